@@ -19,7 +19,7 @@ from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
 from replog.compactor import CompactionFacts
 from server.admin.compaction_pauses import CompactionPauses
-from server.config.broker_configs import BrokerConfigs
+from server.config.broker_configs import BrokerConfigs, node_config_key
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
 from server.construction import (
@@ -68,10 +68,11 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
+from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import METADATA, join
+from storage.files.paths import METADATA, NODE_METADATA
 from storage.formats.config_property import ConfigError
 from storage.log.directory import LogDirectory
 from storage.log.pass_history import PassHistory
@@ -103,7 +104,7 @@ class Broker:
     __slots__ = (
         "_background", "_checkpoints", "_cleaning", "_failed", "_has_certificates", "_has_logins",
         "_http", "_http_opening", "_limits",
-        "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_store",
+        "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_stores",
         "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
         "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
         "consumer_groups", "decoded", "directories", "directories_left_out", "executors",
@@ -174,7 +175,7 @@ class Broker:
         """The paths of `log.dirs` that could not be opened."""
         self.has_storage = False
         """Whether the topics are open. If so, everything that `_open_storage` creates is set."""
-        self._store: EmbeddedMetadataStore | None = None
+        self._stores: MetadataStores | None = None
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -224,7 +225,7 @@ class Broker:
     @property
     def metadata_revision(self) -> int:
         """Number of changes that the metadata store has made durable."""
-        return 0 if self._store is None else self._store.revision
+        return 0 if self._stores is None else self._stores.cluster.revision
 
     @property
     def compaction(self) -> Compaction | None:
@@ -312,34 +313,37 @@ class Broker:
         self.directories, self.directories_left_out, self.node = opened
         metadata = self.config.metadata_directory
         (holder,) = [each for each in self.directories if each.path == metadata]
-        self._store = await EmbeddedMetadataStore.open(
+        node_id = self.node.node_id
+        self._stores = await open_stores(
             self.files,
-            join(metadata, METADATA),
+            metadata,
             self.config.compaction_settings(),
+            node_config_key=node_config_key(node_id),
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
             is_quiet=self._is_quiet,
         )
-        self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
+        store = self._stores.cluster
+        self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
         await self.configs.open()
-        self.features = Features(self._store)
+        self.features = Features(store)
         await self.features.open()
         self._expire_producers(self.configs.config)
-        self.producer_ids = ProducerIds(self._store)
-        self.group_overrides = GroupOverrides(self._store, self.config)
+        self.producer_ids = ProducerIds(store)
+        self.group_overrides = GroupOverrides(store, self.config)
         await self.group_overrides.open()
-        await self._open_logins(self._store)
-        self.quota_store = QuotaStore(self._store, follow=self._follow_quota)
+        await self._open_logins(store)
+        self.quota_store = QuotaStore(store, follow=self._follow_quota)
         await self.quota_store.open()
-        opened_acls = await open_acls(self._store, self.config)
+        opened_acls = await open_acls(store, self.config)
         if opened_acls is not None:
             self.authorizer, self.acls = opened_acls
         self.has_acls = True
 
-    def metadata_facts(self) -> CompactionFacts:
-        """Returns what metrics show about the metadata's log. Only once the broker has its storage."""
-        assert self._store is not None
-        return self._store.facts()
+    def metadata_facts(self) -> dict[str, CompactionFacts]:
+        """Returns what metrics show about each metadata log. Only once the broker has its storage."""
+        assert self._stores is not None
+        return {METADATA: self._stores.cluster.facts(), NODE_METADATA: self._stores.node.facts()}
 
     async def _open_logins(self, store: EmbeddedMetadataStore) -> None:
         self.scram = ScramStore(store)
@@ -369,13 +373,13 @@ class Broker:
 
     async def _open_topics(self) -> None:
         """Open the logs, after a crash with recovery; then follow changes of the configuration."""
-        assert self._store is not None
+        assert self._stores is not None
         self.group_commit = group_commit_of(self, self._wal)
-        self.topics = topics_of(self, self._store)
+        self.topics = topics_of(self, self._stores)
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)
         self.configs.when_changed(self._reconfigure, check=self._check_change)
-        self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
+        self._pauses = CompactionPauses(self._stores.cluster, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
 
     def _start_coordinators(self) -> None:
@@ -400,8 +404,8 @@ class Broker:
         self._wal.close()
         if self._has_logins:
             await self.logins.stop()
-        if self._store is not None:
-            await self._store.close()
+        if self._stores is not None:
+            await self._stores.close()
         for directory in self.directories:
             is_unclean = directory.directory_id in unclean
             await self.executors.upkeep.run(_close_directory, directory, is_unclean)

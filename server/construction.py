@@ -12,11 +12,11 @@ from server.coordination.transactions.coordinator import TransactionCoordinator,
 from server.dispatch import Dispatcher
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
-from server.metadata.store import MetadataStore
 from server.net.limits import ConnectionLimits
 from server.net.listener import Listeners, SocketOptions
 from server.net.shared import Shared
 from server.security.sasl.logins import Logins
+from server.topics.stores import MetadataStores
 from server.topics.topic import TopicDefaults
 from server.topics.topics import Topics
 from storage.log.wal import Wal
@@ -46,11 +46,12 @@ def group_commit_of(broker: Broker, wal: Wal) -> GroupCommit:
     )
 
 
-def topics_of(broker: Broker, store: MetadataStore) -> Topics:
-    """Returns the topics of the store, not yet opened."""
+def topics_of(broker: Broker, stores: MetadataStores) -> Topics:
+    """Returns the topics of the stores, not yet opened."""
     config = broker.configs.config
     return Topics(
-        store,
+        stores.cluster,
+        stores.node,
         broker.directories,
         files=broker.files,
         defaults=TopicDefaults(

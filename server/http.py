@@ -160,7 +160,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
         quotas=quota_facts(broker),
-        replogs={"metadata": broker.metadata_facts()},
+        replogs=broker.metadata_facts(),
         checkpoints={
             (each.topic.name, str(partition)): facts
             for each in (broker.groups, broker.transactions)

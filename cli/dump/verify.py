@@ -51,6 +51,8 @@ class Verification:
         if found.metadata is not None:
             self._report(verify_metadata(self._fs, found.metadata))
             self._report(verify_topics(self._fs, found))
+        if found.node_metadata is not None:
+            self._report(verify_metadata(self._fs, found.node_metadata))
         with _progress(lambda: found.log_bytes(self._fs)) as progress:
             for identity in found.logs:
                 report = verify_log(

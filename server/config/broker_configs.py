@@ -1,7 +1,7 @@
 """The broker's configuration while it runs: the static one, overridden by what clients have set.
 
-    /broker_configs/<node id>    {"<name>": "<value>", ...}   set on this broker
-    /broker_configs/default      the same, set for every broker of the cluster
+    /broker_configs/<node id>    {"<name>": "<value>", ...}   set on this broker; in the node's store
+    /broker_configs/default      the same, set for every broker; in the cluster's store
 
 A value of this broker takes precedence over a cluster-wide one, and that over the static configuration
 (`server/config/config.py`). The settings of a topic are not here: see `server/topics/topics.py`. Only
@@ -41,12 +41,19 @@ class BrokerConfigs:
     """Sole owner of the broker's dynamic configuration."""
 
     __slots__ = (
-        "_check", "_follow", "_lock", "_node_id", "_set", "_started_with", "_store", "config",
+        "_check", "_follow", "_lock", "_node_id", "_set", "_started_with", "_stores", "config",
     )  # fmt: skip
 
-    def __init__(self, store: MetadataStore, started_with: BrokerConfig, *, node_id: int) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        node_store: MetadataStore,
+        started_with: BrokerConfig,
+        *,
+        node_id: int,
+    ) -> None:
         # Constant after construction
-        self._store = store
+        self._stores = {CLUSTER: store, str(node_id): node_store}
         self._started_with = started_with
         self._node_id = node_id
         self._lock = asyncio.Lock()
@@ -74,7 +81,7 @@ class BrokerConfigs:
     async def open(self) -> None:
         """Read the stored settings; ignore, with a warning, those that this release does not accept."""
         for name in self._set:
-            entry = await self._store.get(_key(name))
+            entry = await self._stores[name].get(_key(name))
             stored = json.loads(entry.value) if entry else {}
             self._set[name] = {
                 each: text for each, text in stored.items() if self._is_accepted(each, text)
@@ -137,8 +144,8 @@ class BrokerConfigs:
             return None
 
     async def _write(self, name: str, altered: Mapping[str, str]) -> None:
-        entry = await self._store.get(_key(name))
-        result = await self._store.txn(
+        entry = await self._stores[name].get(_key(name))
+        result = await self._stores[name].txn(
             [Compare(key=_key(name), mod_revision=entry.mod_revision if entry else 0)],
             [Put(key=_key(name), value=json.dumps(altered, separators=(",", ":")))],
         )
@@ -224,6 +231,11 @@ def _shown(texts: Mapping[str, str]) -> dict[str, str]:
 def _is_secret_override(name: str) -> bool:
     declared = override_declared(BrokerConfig, name)
     return declared is not None and declared.is_sensitive
+
+
+def node_config_key(node_id: int) -> str:
+    """Returns the key of the properties that are set on one broker."""
+    return _key(str(node_id))
 
 
 def _key(name: str) -> str:

@@ -1,10 +1,14 @@
-"""Deletes topics: from the store first, then their files in the background, many topics at a time.
+"""Deletes topics: from the stores first, then their files in the background, many topics at a time.
 
-    1  the store: the topics are gone, and may have files left
-    2  the files, in every directory that is in service
-    3  the store forgets them, once no directory can have any of their files
+    1  the node's store: their deletion has begun
+    2  the cluster's store: the topics are gone
+       <- the request is answered
+    3  the files, in every directory that is in service
+    4  the node's store forgets them, once no directory can have any of their files
 
-A removal that did not complete continues at the next start.
+Only a topic of step 1 that is not in the cluster's store loses its files. Without step 1, a cluster's
+store that was restored from an old backup would cost the files of all newer topics. A crash before
+step 2 leaves the topic as it was. A removal that did not complete continues at the next start.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.executors import Executor
 from server.runtime.tasks import spawn
-from server.topics.keys import CREATING, DELETED, TOPICS, UNSETTLED
+from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, as_json
 from server.topics.names import parse_id
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
@@ -41,13 +45,14 @@ class TopicDeletion:
     """Deletes topics from the store and the directories; only `Topics` calls it."""
 
     __slots__ = (
-        "_directories", "_executor", "_files", "_has_all_directories", "_is_stopping", "_removals",
-        "_store",
+        "_directories", "_executor", "_files", "_has_all_directories", "_is_stopping", "_node_store",
+        "_removals", "_store",
     )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
+        node_store: MetadataStore,
         directories: Sequence[LogDirectory],
         executor: Executor,
         *,
@@ -56,6 +61,7 @@ class TopicDeletion:
     ) -> None:
         # Constant after construction
         self._store = store
+        self._node_store = node_store
         self._directories = directories
         self._executor = executor
         self._files = files
@@ -65,27 +71,28 @@ class TopicDeletion:
         self._is_stopping = False
 
     async def mark(self, topics: Sequence[Topic]) -> None:
-        """Mark topics as deleted in the store; durable when this returns. Raises StorageError."""
-        operations: list[Put | Delete] = []
-        for topic in topics:
-            topic_id = topic_id_text(topic.id)
-            unsettled = (await self._store.range(f"{UNSETTLED}{topic_id}/")).entries
-            operations += [
-                Delete(key=TOPICS + topic.name),
-                Delete(key=CREATING + topic_id),
-                *(Delete(key=entry.key) for entry in unsettled),
-                Put(key=DELETED + topic_id, value=json.dumps({"name": topic.name})),
-            ]
-        await self._store.txn((), operations)
+        """Delete topics from the cluster's store; durable when this returns. Raises StorageError."""
+        notes = [
+            Put(key=DELETED + topic_id_text(topic.id), value=as_json({"name": topic.name}))
+            for topic in topics
+        ]
+        await self._node_store.txn((), notes)
+        await self._store.txn((), [Delete(key=TOPICS + topic.name) for topic in topics])
 
-    async def resume(self) -> None:
-        """Continue the removals that earlier runs have not completed. Raises StorageError."""
-        self.remove_later(
-            [
-                (json.loads(entry.value)["name"], parse_id(entry.key.removeprefix(DELETED)))
-                for entry in (await self._store.range(DELETED)).entries
-            ]
-        )
+    async def resume(self, kept: Collection[uuid.UUID]) -> None:
+        """Continue the removals that earlier runs have not completed.
+
+        Args:
+            kept: ids of topics that are in the cluster's store.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        noted = [
+            (json.loads(entry.value)["name"], parse_id(entry.key.removeprefix(DELETED)))
+            for entry in (await self._node_store.range(DELETED)).entries
+        ]
+        self.remove_later([(name, topic_id) for name, topic_id in noted if topic_id not in kept])
 
     def remove_later(self, topics: Sequence[DeletedTopic]) -> None:
         """Start to remove the files of topics that are marked as deleted."""
@@ -114,13 +121,18 @@ class TopicDeletion:
             for directory in online:
                 await self._executor.run(self._remove_from, directory, topics)
             if self._has_all_directories and len(online) == len(self._directories):
-                forgotten = [
-                    Delete(key=DELETED + topic_id_text(topic_id)) for _, topic_id in topics
-                ]
-                await self._store.txn((), forgotten)
+                await self._forget([topic_id_text(topic_id) for _, topic_id in topics])
         except StorageError as error:
             names = ", ".join(name for name, _ in topics)
             _log.warning("%s: could not remove all files yet: %s", names, error)
+
+    async def _forget(self, topic_ids: Sequence[str]) -> None:
+        operations: list[Delete] = []
+        for topic_id in topic_ids:
+            unsettled = (await self._node_store.range(f"{UNSETTLED}{topic_id}/")).entries
+            keys = [PLACED + topic_id, DELETED + topic_id, *(entry.key for entry in unsettled)]
+            operations += [Delete(key=key) for key in keys]
+        await self._node_store.txn((), operations)
 
     @any_thread
     def _remove_from(self, directory: LogDirectory, topics: Sequence[DeletedTopic]) -> None:

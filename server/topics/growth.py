@@ -1,10 +1,10 @@
 """Adds partitions to a topic: all of them or none, despite crashes and failing disks.
 
-    1  the store: where the new logs will be, and that they are not acknowledged yet
+    1  the node's store: where the new logs will be, and that they may be missing until they are settled
     2  the logs, unsynced
-    3  the store: the logs exist, but may not survive a crash until they are settled
+    3  the cluster's store: the topic has these partitions
 
-After a crash before step 3, the next start creates the logs again. A failure undoes step 1.
+After a crash before step 3, the next start removes the logs. A failure undoes steps 2 and 1.
 """
 
 from __future__ import annotations
@@ -23,11 +23,18 @@ from server.topics.files import (
     remove_added,
     spread,
 )
-from server.topics.keys import CREATING, TOPICS, as_json, unsettled_key
+from server.topics.keys import (
+    NOT_KNOWN,
+    TOPICS,
+    as_json,
+    placed_json,
+    placed_key,
+    placement,
+    unsettled_key,
+)
 from server.topics.settling import TopicSettling, Unsettled
 from server.topics.topic import Topic, TopicRefused
-from storage.files.errors import StorageError
-from storage.files.paths import topic_id_text
+from storage.files.errors import NoSpace, StorageError
 from storage.log.directory import LogDirectory
 
 _log = logging.getLogger("server.topics.topics")
@@ -37,26 +44,25 @@ class TopicGrowth:
     """Changes the store and the directories; `Topics` calls it, once at a time for each topic."""
 
     __slots__ = (
-        "_administration", "_directories", "_has_all_directories", "_is_stopping", "_settling",
-        "_store",
+        "_administration", "_directories", "_is_stopping", "_node_store", "_settling", "_store",
     )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
+        node_store: MetadataStore,
         directories: Sequence[LogDirectory],
         administration: Executor,
         settling: TopicSettling,
         *,
-        has_all_directories: bool,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._store = store
+        self._node_store = node_store
         self._directories = directories
         self._administration = administration
         self._settling = settling
         self._is_stopping = is_stopping
-        self._has_all_directories = has_all_directories
 
     async def grow(self, topic: Topic, grown: Topic) -> Topic | TopicRefused:
         """Create the logs of the planned partitions of `grown`; durable when this returns.
@@ -75,66 +81,82 @@ class TopicGrowth:
             await self._clear_for_new_logs(topic)
         except StorageError as error:
             return TopicRefused.by_disk(str(error))
-        await self._write_planned(topic, [each.directory_id for each in directories])
+        await self._place(topic, [each.directory_id for each in directories])
         try:
             grown = await self._administration.run(
                 create_logs, grown, directories, is_stopping=self._is_stopping
             )
-            await self._acknowledge(grown, first)
         except OperationInterrupted:
-            await self._write_planned(topic, [])
+            await self._undo(topic)
             return TopicRefused.by_stop()
         except StorageError as error:
             _log.error("%s: could not add partitions: %s", topic.name, error)
-            await self.undo(topic)
+            await self._undo(topic)
+            return TopicRefused.by_disk(str(error))
+        try:
+            await self._acknowledge(grown, first)
+        except NoSpace as error:
+            # The store has not changed. After other errors that is not known, so nothing is removed.
+            await self._undo(topic)
             return TopicRefused.by_disk(str(error))
         _log.info("%s: %s added", topic.name, count_text(count, "partition"))
         return grown
 
+    async def _place(self, topic: Topic, directory_ids: Sequence[str]) -> None:
+        """Write where the logs of added partitions will be, and that they may be missing."""
+        holders = await self._holders(topic)
+        operations = [
+            Put(key=placed_key(topic), value=placed_json(topic.name, [*holders, *directory_ids])),
+            Put(key=unsettled_key(topic, len(holders)), value=""),
+        ]
+        await self._node_store.txn((), operations)
+
+    async def _holders(self, topic: Topic) -> list[str]:
+        """Returns the directory of each partition that the topic has."""
+        entry = await self._node_store.get(placed_key(topic))
+        holders = placement(entry.value)[1] if entry is not None else []
+        count = len(topic.partitions)
+        return [*holders[:count], *[NOT_KNOWN] * (count - len(holders))]
+
     async def _acknowledge(self, grown: Topic, first: int) -> None:
-        """Write that the logs from `first` on exist, and start to settle them."""
-        key = unsettled_key(grown, first)
-        creating = CREATING + topic_id_text(grown.id)
-        await self._store.txn((), [Delete(key=creating), Put(key=key, value="")])
+        """Write that the topic has the partitions, and start to settle their logs."""
+        entry = await self._store.get(TOPICS + grown.name)
+        assert entry is not None, "only `Topics` creates and deletes topics"
+        content = json.loads(entry.value) | {"partitions": len(grown.partitions)}
+        await self._store.txn((), [Put(key=entry.key, value=as_json(content))])
         logs = [log for log in grown.logs() if log.topic_partition.partition >= first]
-        self._settling.settle_later([Unsettled(key, tuple(logs))])
+        self._settling.settle_later([Unsettled(unsettled_key(grown, first), tuple(logs))])
 
     async def _clear_for_new_logs(self, topic: Topic) -> None:
-        """Remove the remains of a failed attempt to add partitions; raise if there are other files."""
-        attempted = await self._store.get(CREATING + topic_id_text(topic.id))
-        if attempted is None:
-            await self._administration.run(refuse_strays, topic, self._directories)
-        else:
-            await self._administration.run(remove_added, topic, self._directories)
+        """Remove the remains of a failed attempt to add partitions.
 
-    async def undo(self, topic: Topic) -> None:
-        """Undo the addition of partitions that was not acknowledged.
+        Raises:
+            StorageError: there are other files, or a directory that may have remains is not in service.
+        """
+        entry = await self._node_store.get(placed_key(topic))
+        attempted = placement(entry.value)[1][len(topic.partitions) :] if entry is not None else []
+        away = {*attempted} - {NOT_KNOWN} - {each.directory_id for each in self._directories}
+        if away:
+            text = "an earlier attempt to add partitions has left logs in the log directory"
+            raise StorageError(f"{text} {min(away)}, which is not in service")
+        clear = remove_added if attempted else refuse_strays
+        await self._administration.run(clear, topic, self._directories)
 
-        The store is changed first: even if the disk fails then, no partition in the store loses its
-        files. Files that cannot be removed are left to the next start.
+    async def _undo(self, topic: Topic) -> None:
+        """Remove the logs of partitions that were not acknowledged, then forget where they are.
+
+        What cannot be removed is left to the next start.
 
         Args:
             topic: the topic as it was before.
         """
-        await self._write_planned(topic, [])
         try:
             await self._administration.run(remove_added, topic, self._directories)
-            if self._has_all_directories:
-                await self._store.txn((), [Delete(key=CREATING + topic_id_text(topic.id))])
+            holders = await self._holders(topic)
+            operations: list[Put | Delete] = [
+                Put(key=placed_key(topic), value=placed_json(topic.name, holders)),
+                Delete(key=unsettled_key(topic, len(holders))),
+            ]
+            await self._node_store.txn((), operations)
         except StorageError as error:
             _log.warning("%s: could not remove added partitions yet: %s", topic.name, error)
-
-    async def _write_planned(self, topic: Topic, directory_ids: Sequence[str]) -> None:
-        """Write the directories of partitions to add, and that these are not acknowledged yet."""
-        key, count = TOPICS + topic.name, len(topic.partitions)
-        entry = await self._store.get(key)
-        assert entry is not None, "only this class creates and deletes topics"
-        content = json.loads(entry.value)
-        held = content["partitions"][:count] + list(directory_ids)
-        await self._store.txn(
-            (),
-            [
-                Put(key=key, value=as_json(content | {"partitions": held})),
-                Put(key=CREATING + topic_id_text(topic.id), value=str(count)),
-            ],
-        )

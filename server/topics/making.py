@@ -1,12 +1,12 @@
 """Creates topics, many at a time.
 
-    1  the store: the topics exist, in these directories, but their logs may be missing until they are
-       settled; one transaction for a whole batch
-    2  the logs in memory, without files
+    1  the node's store: the logs will be in these directories, and may be missing until they are settled
+    2  the cluster's store: the topics exist; one transaction for a whole batch, as in step 1
+    3  the logs in memory, without files
 
 `settling.py` creates the files later, or each log's first write does. After a crash, the next start
-creates the missing ones. A topic whose logs cannot be planned, because a directory is out of service or
-the broker stops, is deleted.
+creates the missing ones, or forgets step 1 if step 2 did not follow (`reconciliation.py`). A topic whose
+logs cannot be planned, because a directory is out of service or the broker stops, is deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from server.metadata.store import Compare, Delete, MetadataStore, Put
 from server.runtime.executors import Executor
 from server.topics.deletion import TopicDeletion
 from server.topics.files import OperationInterrupted, plan_each, spread
-from server.topics.keys import TOPICS, topic_json, unsettled_key
+from server.topics.keys import TOPICS, placed_json, placed_key, topic_value, unsettled_key
 from server.topics.settling import TopicSettling, Unsettled
 from server.topics.topic import Topic, TopicRefused
 from storage.files.errors import StorageError
@@ -52,12 +52,14 @@ class TopicMaking:
     """Creates topics in the store and in memory; only `Topics` calls it."""
 
     __slots__ = (
-        "_administration", "_deletion", "_directories", "_is_stopping", "_settling", "_store",
+        "_administration", "_deletion", "_directories", "_is_stopping", "_node_store", "_settling",
+        "_store",
     )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
+        node_store: MetadataStore,
         directories: Sequence[LogDirectory],
         administration: Executor,
         deletion: TopicDeletion,
@@ -66,6 +68,7 @@ class TopicMaking:
         is_stopping: Callable[[], bool],
     ) -> None:
         self._store = store
+        self._node_store = node_store
         self._directories = directories
         self._administration = administration
         self._deletion = deletion
@@ -83,7 +86,9 @@ class TopicMaking:
         places = await self._administration.run(self._places, planned)
         if not all(places):
             return [TopicRefused.by_disk("all log directories are offline")] * len(planned)
-        if not await self._write_planned(planned, places):
+        await self._place(planned, places)
+        if not await self._write_planned(planned):
+            await self._unplace(planned)
             # Another broker has created one of the topics meanwhile: find out which.
             if len(planned) > 1:
                 return [(await self.make([topic]))[0] for topic in planned]
@@ -105,14 +110,28 @@ class TopicMaking:
         places = iter(spread(self._directories, sum(counts)))
         return [[place for _, place in zip(range(count), places, strict=False)] for count in counts]
 
-    async def _write_planned(
-        self, planned: Sequence[Topic], places: Sequence[list[LogDirectory]]
-    ) -> bool:
-        """Write the topics, and that their logs may be missing. Returns False if one exists."""
+    async def _place(self, planned: Sequence[Topic], places: Sequence[list[LogDirectory]]) -> None:
+        """Write where the logs will be, and that they may be missing."""
         operations: list[Put | Delete] = []
         for topic, its_places in zip(planned, places, strict=True):
-            operations.append(Put(key=TOPICS + topic.name, value=topic_json(topic, its_places)))
+            holders = [directory.directory_id for directory in its_places]
+            operations.append(Put(key=placed_key(topic), value=placed_json(topic.name, holders)))
             operations.append(Put(key=unsettled_key(topic, 0), value=""))
+        await self._node_store.txn((), operations)
+
+    async def _unplace(self, planned: Sequence[Topic]) -> None:
+        keys = [key for topic in planned for key in (placed_key(topic), unsettled_key(topic, 0))]
+        await self._node_store.txn((), [Delete(key=key) for key in keys])
+
+    async def _write_planned(self, planned: Sequence[Topic]) -> bool:
+        """Write the topics. Returns False if one exists."""
+        operations = [
+            Put(
+                key=TOPICS + topic.name,
+                value=topic_value(topic.id, len(topic.partitions), topic.overrides),
+            )
+            for topic in planned
+        ]
         compares = [Compare(key=TOPICS + topic.name, mod_revision=0) for topic in planned]
         return (await self._store.txn(compares, operations)).succeeded
 

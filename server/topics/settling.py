@@ -1,9 +1,9 @@
 """Settles new logs: makes them durable after the requests that created them were answered.
 
-    1  the store: the topic exists, its new logs may be missing   (`making.py`, `growth.py`)
+    1  the stores: the topic exists, its new logs may be missing   (`making.py`, `growth.py`)
        <- the request is answered
     2  the logs' files, and their syncs, here
-    3  the store forgets that logs may be missing
+    3  the node's store forgets that logs may be missing
 
 An acknowledged record is also durable before step 3: the first write to a log creates its files, and
 its first sync also syncs its directory entries (`storage/log/new_files.py`). A start that finds step 1
@@ -51,18 +51,18 @@ class Unsettled:
 
 @loop_thread
 class TopicSettling:
-    """Creates and syncs the files of new logs, then updates the store."""
+    """Creates and syncs the files of new logs, then updates the node's store."""
 
     __slots__ = ("_administration", "_directories", "_is_stopping", "_store", "_task", "_waiting")
 
     def __init__(
         self,
-        store: MetadataStore,
+        node_store: MetadataStore,
         directories: Sequence[LogDirectory],
         administration: Executor,
     ) -> None:
         # Constant after construction
-        self._store = store
+        self._store = node_store
         self._directories = {each.directory_id: each for each in directories}
         self._administration = administration
         # State
@@ -77,19 +77,22 @@ class TopicSettling:
             self._task = spawn(self._settle_all(), "settling of new logs")
 
     async def resume(
-        self, opened: Sequence[tuple[Topic, int]], keys: Sequence[str], done: Sequence[Delete]
+        self,
+        opened: Sequence[tuple[Topic, int]],
+        keys: Sequence[str],
+        others: Sequence[Put | Delete],
     ) -> None:
         """Continue the settling that the last run has not completed.
 
         Args:
             opened: topics with unsettled logs, and the first partition of these.
-            keys: the keys of unsettled logs in the store now.
-            done: further deletions for the same transaction.
+            keys: the keys of unsettled logs in the store now, except those of other topics that stay.
+            others: further operations for the same transaction.
         """
         wanted = {unsettled_key(topic, first): topic.partitions[first:] for topic, first in opened}
         gone = [Delete(key=key) for key in keys if key not in wanted]
         new = [Put(key=key, value="") for key in wanted if key not in keys]
-        await write_unless_disk_full(self._store, [*done, *gone, *new])
+        await write_unless_disk_full(self._store, [*others, *gone, *new])
         for key, partitions in wanted.items():
             logs = tuple(log for log in partitions if isinstance(log, PartitionLog))
             # If a log is offline, the next start tries again.

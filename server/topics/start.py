@@ -1,18 +1,21 @@
-"""The start of topics: what the store says about them, and the progress while their logs are opened."""
+"""The start of topics: what the stores say about them, and the progress while their logs are opened."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cleaner.rules.text import count_text
-from server.metadata.store import Entry, MetadataStore
+from server.metadata.store import MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.tasks import awaited
-from server.topics.keys import CREATING, TOPICS, UNSETTLED
+from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, first_unsettled, placement
+from server.topics.names import parse_id
 from storage.recovery.progress import RecoveryProgress
 
 R = TypeVar("R")
@@ -24,32 +27,75 @@ PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTopic:
+    """A topic in the cluster's store."""
+
+    name: str
+    id: uuid.UUID
+    partitions_count: int
+    overrides: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where the node's store has the logs of a topic."""
+
+    name: str
+    id: uuid.UUID
+    holders: Sequence[str]
+    """The id of each partition's directory, or `NOT_KNOWN`."""
+    first_unsettled: int | None
+    """From this partition on, a crash may have removed logs that were never written to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopics:
-    """What the store says about topics at a start."""
+    """What the stores say about topics at a start."""
 
-    topics: Mapping[str, Entry]
-    """The entries of topics, by name."""
-    unacknowledged: Mapping[str, int]
-    """By topic id, the first partition whose creation was not acknowledged."""
-    unsettled: Sequence[str]
-    """The keys of logs that may not have survived a crash."""
+    topics: Sequence[ClusterTopic]
+    placed: Mapping[uuid.UUID, Placement]
+    deleted: frozenset[uuid.UUID]
+    """Topics whose deletion has begun."""
+    unsettled_keys: Sequence[str]
 
 
-async def read_topics(store: MetadataStore) -> StoredTopics:
-    """Returns what the store says about topics.
+async def read_topics(store: MetadataStore, node_store: MetadataStore) -> StoredTopics:
+    """Returns what the stores say about topics.
 
     Raises:
-        StorageError: the store cannot be read.
+        StorageError: a store cannot be read.
     """
     topics = (await store.range(TOPICS)).entries
-    creating = (await store.range(CREATING)).entries
-    unsettled = (await store.range(UNSETTLED)).entries
+    placed = (await node_store.range(PLACED)).entries
+    deleted = (await node_store.range(DELETED)).entries
+    unsettled = [entry.key for entry in (await node_store.range(UNSETTLED)).entries]
+    first = first_unsettled(unsettled)
+    placements = (
+        _placement(entry.key.removeprefix(PLACED), entry.value, first) for entry in placed
+    )
     return StoredTopics(
-        topics={entry.key.removeprefix(TOPICS): entry for entry in topics},
-        unacknowledged={
-            entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating
-        },
-        unsettled=[entry.key for entry in unsettled],
+        topics=[
+            _topic(entry.key.removeprefix(TOPICS), json.loads(entry.value)) for entry in topics
+        ],
+        placed={each.id: each for each in placements},
+        deleted=frozenset(parse_id(entry.key.removeprefix(DELETED)) for entry in deleted),
+        unsettled_keys=unsettled,
+    )
+
+
+def _topic(name: str, content: Mapping[str, Any]) -> ClusterTopic:
+    return ClusterTopic(
+        name=name,
+        id=parse_id(content["id"]),
+        partitions_count=content["partitions"],
+        overrides=content["configs"],
+    )
+
+
+def _placement(topic_id: str, value: str, first: Mapping[str, int]) -> Placement:
+    name, holders = placement(value)
+    return Placement(
+        name=name, id=parse_id(topic_id), holders=holders, first_unsettled=first.get(topic_id)
     )
 
 

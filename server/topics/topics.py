@@ -1,10 +1,11 @@
-"""Creates, opens, alters and deletes the broker's topics; the metadata store lists those that exist.
+"""Creates, opens, alters and deletes the broker's topics.
 
-Every change is written to the store first, then to the files. The next start repairs a crash between the
-two: it recreates the logs of topics and partitions whose creation had not completed, creates the
-missing logs that were never written to nor synced, and removes the logs of deleted topics. If any other
-log is missing, its partition goes offline. A directory that is not in the store is left alone: missing
-metadata never causes a deletion or a new, empty log.
+The cluster's store lists the topics that exist, the node's store where their logs are. Every change is
+written to the stores first, then to the files. The next start repairs a crash between two of these steps
+(`reconciliation.py`): it creates missing logs that were never written to nor synced, and removes the
+logs of deleted topics, and those that were never acknowledged. If any other log is missing, its
+partition goes offline. A directory that is in no store is left alone: missing metadata never causes a
+deletion or a new, empty log.
 
 `alter` changes a topic's configuration while the broker runs: first in the store (`alteration.py`), then
 in each of its logs (`storage/log/log.py`: `update_config`). `follow_defaults` does the same for changed
@@ -21,7 +22,7 @@ from functools import partial
 
 from cleaner.rules.text import count_text
 from protocol.wire.error_codes import ErrorCode
-from server.metadata.store import Delete, MetadataStore
+from server.metadata.store import MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
 from server.topics.alteration import Change, altered_topic, wait_for_commits, write_overrides
@@ -29,14 +30,15 @@ from server.topics.creation import Admit, NewTopic, admit_all, fault_of_growth
 from server.topics.deletion import BATCH_TOPICS, TopicDeletion
 from server.topics.files import close_logs
 from server.topics.growth import TopicGrowth
-from server.topics.keys import CREATING, first_unsettled
+from server.topics.keys import topic_of_unsettled
 from server.topics.making import TopicMaking, batches
-from server.topics.names import new_topic_id, parse_id
+from server.topics.names import new_topic_id
 from server.topics.names_in_use import FOR_EVER
 from server.topics.opening import TopicOpening
 from server.topics.planning import planned_topics
+from server.topics.reconciliation import Reconciled, Reconciliation
 from server.topics.settling import TopicSettling
-from server.topics.start import read_topics, with_progress
+from server.topics.start import StoredTopics, read_topics, with_progress
 from server.topics.table import TopicTable
 from server.topics.topic import (
     DEFAULT,
@@ -47,7 +49,6 @@ from server.topics.topic import (
     TopicRefused,
 )
 from server.topics.work import TopicWork
-from storage.files.errors import NoSpace
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
 from storage.formats.log_config import LogConfig
@@ -64,13 +65,15 @@ class Topics(TopicTable):
     """Sole owner of the set of topics. Disk work runs in threads."""
 
     __slots__ = (
-        "_administration", "_deletion", "_directories", "_growth", "_making", "_new_id", "_on_removed",
-        "_progress", "_recovery_threads", "_settling", "_store", "_unclean", "_work",
+        "_administration", "_deletion", "_directories", "_growth", "_has_all_directories", "_making",
+        "_new_id", "_node_store", "_on_removed", "_progress", "_recovery_threads", "_settling",
+        "_store", "_unclean", "_work",
     )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
+        node_store: MetadataStore,
         directories: Sequence[LogDirectory],
         *,
         files: FileSystem,
@@ -83,9 +86,11 @@ class Topics(TopicTable):
         progress: RecoveryProgress | None = None,
         has_all_directories: bool = True,
     ) -> None:
-        """Start without topics; `open` reads them from the store.
+        """Start without topics; `open` reads them from the stores.
 
         Args:
+            store: the cluster's facts.
+            node_store: this node's.
             administration: the threads that create and sync files.
             removals: the threads that remove the files of deleted topics.
             on_removed: called with every log of a deleted topic, before its files are removed.
@@ -97,7 +102,9 @@ class Topics(TopicTable):
         super().__init__(defaults)
         # Constant after construction
         self._store = store
+        self._node_store = node_store
         self._directories = directories
+        self._has_all_directories = has_all_directories
         self._on_removed = on_removed
         self._new_id = new_id
         self._recovery_threads = recovery_threads
@@ -107,14 +114,16 @@ class Topics(TopicTable):
         self._work = TopicWork()
         self._deletion = TopicDeletion(
             store,
+            node_store,
             directories,
             removals,
             files=files,
             has_all_directories=has_all_directories,
         )
-        self._settling = TopicSettling(store, directories, administration)
+        self._settling = TopicSettling(node_store, directories, administration)
         self._making = TopicMaking(
             store,
+            node_store,
             directories,
             administration,
             self._deletion,
@@ -123,10 +132,10 @@ class Topics(TopicTable):
         )
         self._growth = TopicGrowth(
             store,
+            node_store,
             directories,
             administration,
             self._settling,
-            has_all_directories=has_all_directories,
             is_stopping=lambda: self._work.is_stopping,
         )
         # State: ids of directories with a log that could not be opened.
@@ -135,48 +144,44 @@ class Topics(TopicTable):
     # Starting and stopping.
 
     async def open(self) -> None:
-        """Open the log of every partition in the store, and continue unfinished deletions.
+        """Open the log of every partition in the stores, and continue unfinished deletions.
 
         A log that cannot be opened is offline with its reason; the others are served.
 
         Raises:
-            StorageError: the store cannot be read.
+            StorageError: a store cannot be read, or cannot get back what it has lost.
         """
-        stored = await read_topics(self._store)
+        stored = await read_topics(self._store, self._node_store)
+        reconciliation = Reconciliation(
+            self._directories, has_all_directories=self._has_all_directories
+        )
+        found = await self._administration.run(reconciliation.reconcile, stored)
+        if found.cluster:
+            await self._store.txn((), found.cluster)
         opening = TopicOpening(
             self._directories,
             self._defaults.config,
             threads_per_directory=self._recovery_threads,
             progress=self._progress,
         )
-        work = partial(
-            opening.open, stored.topics, stored.unacknowledged, first_unsettled(stored.unsettled)
-        )
-        topics = await with_progress(self._administration, work, self._progress)
+        work = partial(opening.open, found.topics)
+        for topic in await with_progress(self._administration, work, self._progress):
+            self._publish(topic)
         self._unclean = opening.unclean
-        undone = {CREATING + topic_id for topic_id in opening.undecided}
-        for topic in topics:
-            if not topic.is_planned:
-                self._publish(replace(topic, partitions=topic.created_partitions))
-            if len(topic.created_partitions) < len(topic.partitions):
-                undone.add(CREATING + topic_id_text(topic.id))
-                await self._undo_creation(topic)
-        creating = (CREATING + topic_id for topic_id in stored.unacknowledged)
-        done = [Delete(key=key) for key in creating if key not in undone]
-        first = {parse_id(key): number for key, number in opening.unsettled.items()}
-        opened = [(topic, first[topic.id]) for topic in self.all() if topic.id in first]
-        await self._settling.resume(opened, stored.unsettled, done)
-        await self._deletion.resume()
+        await self._continue(stored, found)
 
-    async def _undo_creation(self, topic: Topic) -> None:
-        """Undo the creation of a topic's planned partitions, or leave it to the next start."""
-        try:
-            if topic.is_planned:
-                await self._deletion.mark([topic])
-            else:
-                await self._growth.undo(replace(topic, partitions=topic.created_partitions))
-        except NoSpace as error:
-            _log.warning("%s: the next start will undo its creation: %s", topic.name, error)
+    async def _continue(self, stored: StoredTopics, found: Reconciled) -> None:
+        """Continue what the last run has not completed."""
+        first = {
+            each.id: each.first_unsettled
+            for each in found.topics
+            if each.first_unsettled is not None and each.id not in found.undecided
+        }
+        opened = [(topic, first[topic.id]) for topic in self.all() if topic.id in first]
+        undecided = {topic_id_text(topic_id) for topic_id in found.undecided}
+        keys = [key for key in stored.unsettled_keys if topic_of_unsettled(key) not in undecided]
+        await self._settling.resume(opened, keys, found.node)
+        await self._deletion.resume(self._by_id.keys())
 
     def interrupt(self) -> None:
         """Refuse new changes and end the running ones soon, because the broker is stopping.

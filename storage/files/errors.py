@@ -85,6 +85,19 @@ class MissingMetadata(StorageError):
         self.topic = topic
 
 
+class MissingNodeMetadata(StorageError):
+    """The node's metadata at `path` do not exist, although there are topics."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is missing, but there are topics: it says in which directories their logs are. Put"
+            " it back from a backup. If there is none, create it as an empty directory: the broker then"
+            " looks for the logs in its log directories; properties that were set on this broker only"
+            " are lost"
+        )
+        self.path = path
+
+
 class FormatFromTheFuture(StorageError):
     """`path` has format `found`, but this release reads up to `known`; the file is left alone."""
 

@@ -24,6 +24,7 @@ from storage.files.paths import (
     MANIFEST,
     META_PROPERTIES,
     METADATA,
+    NODE_METADATA,
     RESERVE,
     START_COUNTER,
     SYNC_FAILED,
@@ -43,6 +44,7 @@ PARTITION = re.compile(r"\d+")
 STAGING = ".tmp"
 OWN_FILES = {
     META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, RESERVE, METADATA,
+    NODE_METADATA,
 }  # fmt: skip
 OWN_FILES |= {COMPACTION_HISTORY, COMPACTION_HISTORY_OLD}
 
@@ -57,7 +59,9 @@ class Found:
     """Whether the data directory's last stop was clean, by its marker file."""
     start_counter: int | None = None
     metadata: str | None = None
-    """The directory of the metadata store, if the path has it."""
+    """The directory of the cluster's metadata, if the path has it."""
+    node_metadata: str | None = None
+    """The directory of the node's metadata, if the path has it."""
     findings: tuple[Finding, ...] = ()
     """About the files at the top of a data directory."""
 
@@ -122,6 +126,7 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
         was_clean=CLEAN_SHUTDOWN in names,
         start_counter=start_counter,
         metadata=join(path, METADATA) if METADATA in names else None,
+        node_metadata=join(path, NODE_METADATA) if NODE_METADATA in names else None,
         findings=findings.all(),
     )
 

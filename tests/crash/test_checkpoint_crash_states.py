@@ -49,6 +49,6 @@ async def test_the_starts_of_the_sweep_load_checkpoints() -> None:
         topic: CoordinatorTopic = topic_of(world)
         if topic.partitions_count:
             used += (await load_partition(topic, 0)).report.checkpoint is not None
-        await world.store.close()
+        await world.stores.close()
 
     assert used > 0

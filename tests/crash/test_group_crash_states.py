@@ -121,7 +121,7 @@ async def found_on(disk: MemoryFileSystem) -> Both:
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     records = (await load_partition(topic, 0)).records if topic.partitions_count else ()
-    await world.store.close()
+    await world.stores.close()
     classic: Told = None
     for record in records:
         if isinstance(record.key, GroupMetadataKey):

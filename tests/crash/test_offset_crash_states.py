@@ -49,7 +49,7 @@ async def found_on(disk: MemoryFileSystem) -> Told:
                     held[group, partition] = committed.record_offset
                 if offsets.is_unstable(name, partition):
                     unstable.add((group, partition))
-    await world.store.close()
+    await world.stores.close()
     return held, unstable
 
 

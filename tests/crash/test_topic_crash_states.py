@@ -22,8 +22,11 @@ from replog.trigger import CompactionSettings
 from server.config.config import BrokerConfig
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import RangeResult
+from server.runtime.tasks import spawn
 from server.topics import settling
-from server.topics.keys import CREATING, DELETED, UNSETTLED
+from server.topics.keys import DELETED, PLACED, UNSETTLED
+from server.topics.making import TopicMaking
+from server.topics.reconciliation import Reconciliation, _Verdict
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.log.new_files import NewFiles
@@ -123,7 +126,20 @@ def new_logs_made_again_though_they_hold_records(patch: Patch) -> None:
 
 
 def growth_cut_short_taken_for_whole(patch: Patch) -> None:
-    forget_at_the_start(patch, CREATING)
+    patch.setattr(Reconciliation, "_was_acknowledged", lambda *_: _Verdict.YES)
+
+
+def topic_in_the_store_before_its_placement(patch: Patch) -> None:
+    place = TopicMaking._place
+
+    async def late(making: TopicMaking, *arguments: Any) -> None:
+        spawn(place(making, *arguments), "placement")
+
+    patch.setattr(TopicMaking, "_place", late)
+
+
+def placements_not_read(patch: Patch) -> None:
+    forget_at_the_start(patch, PLACED)
 
 
 def deletion_cut_short_not_finished(patch: Patch) -> None:
@@ -151,6 +167,8 @@ def forget_at_the_start(patch: Patch, prefix: str) -> None:
         new_logs_that_a_crash_has_taken_not_made_again,
         new_logs_made_again_though_they_hold_records,
         growth_cut_short_taken_for_whole,
+        topic_in_the_store_before_its_placement,
+        placements_not_read,
         deletion_cut_short_not_finished,
     ],
 )

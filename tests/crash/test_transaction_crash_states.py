@@ -198,7 +198,7 @@ async def found_on(disk: MemoryFileSystem) -> Told:
         for partition in PARTITIONS:
             assert_none_hangs(log_of(world, partition), partition, found)
     await transactions.stop()
-    await world.store.close()
+    await world.stores.close()
     return found
 
 

@@ -199,7 +199,7 @@ class TopicWorkload:
     async def crash_and_go_on(self) -> None:
         """Live on with a state that a crash has left, as a broker does."""
         await at_rest(self.world)
-        await self.world.store.close()
+        await self.world.stores.close()
         await self._reopen(self.disk.after_crash(Loss.TORN, self.crash_random))
         for name, known in self.expected.topics.items():
             topic = self.world.topics.get(name)
@@ -236,13 +236,13 @@ async def check_state(state: CrashState) -> None:
     again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
     await check_world(world, state.disk, state.expected)
     assert contents(world) == there
-    await world.store.close()
+    await world.stores.close()
     if not state.is_kill:
         again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
     world = await open_world(again, ",".join(DIRECTORIES))
     await check_world(world, again, state.expected)
     assert contents(world) == there
-    await world.store.close()
+    await world.stores.close()
 
 
 async def check_world(world: World, disk: MemoryFileSystem, expected: Expected) -> None:

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from server.config.broker_configs import node_config_key
 from server.config.config import BrokerConfig
 from server.durability.directories import abandon, any_topic_in, keep_reserves, open_directories
-from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.runtime.executors import Executor, P, R
+from server.topics.stores import MetadataStores, open_stores
 from server.topics.topic import Topic, TopicDefaults
 from server.topics.topics import Topics
 from storage.batches.validate import ValidBatch, validate_batch
@@ -71,7 +72,7 @@ class World:
     def __init__(
         self,
         topics: Topics,
-        store: EmbeddedMetadataStore,
+        stores: MetadataStores,
         directories: tuple[LogDirectory, ...],
         removed: list[PartitionLog],
         progress: RecoveryProgress,
@@ -79,7 +80,9 @@ class World:
         removals: Executor,
     ) -> None:
         self.topics = topics
-        self.store = store
+        self.stores = stores
+        self.store = stores.cluster
+        self.node_store = stores.node
         self.directories = directories
         self.removed = removed
         self.progress = progress
@@ -91,7 +94,7 @@ class World:
         unclean = await self.topics.close()
         self.administration.close()
         self.removals.close()
-        await self.store.close()
+        await self.stores.close()
         for directory in self.directories:
             if directory.directory_id in unclean:
                 abandon(directory, "unclean")
@@ -114,17 +117,19 @@ async def open_world(
         config, files=files, background=run_inline, clock=FixedClock(), progress=progress
     )
     directories = opened.directories
-    store = await EmbeddedMetadataStore.open(
+    stores = await open_stores(
         files,
-        f"{config.metadata_directory}/metadata",
+        config.metadata_directory,
         config.compaction_settings(),
+        node_config_key=node_config_key(config.node_id),
         any_topic=lambda: any_topic_in(directories),
     )
     removed: list[PartitionLog] = []
     administration = SteeredExecutor(may_settle=may_settle)
     removals = Executor("removals", threads=1)
     topics = Topics(
-        store,
+        stores.cluster,
+        stores.node,
         directories,
         files=files,
         administration=administration,
@@ -139,7 +144,7 @@ async def open_world(
     )
     await topics.open()
     keep_reserves(directories)
-    return World(topics, store, directories, removed, progress, administration, removals)
+    return World(topics, stores, directories, removed, progress, administration, removals)
 
 
 @asynccontextmanager

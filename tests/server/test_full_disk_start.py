@@ -48,21 +48,21 @@ EVERYTHING = [[f"first {n}".encode(), f"second {n}".encode()] for n in range(3)]
 @pytest.mark.parametrize("space", [0, 1, 50, 500, 5000])
 async def test_a_crashed_broker_starts_and_serves_everything(space: int) -> None:
     disk, world = await written()
-    await world.store.close()
+    await world.stores.close()
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     disk.faults.space = space
 
     for _ in range(3):
         world = await open_world(disk, DATA)
         assert values(world) == EVERYTHING
-        await world.store.close()
+        await world.stores.close()
         again = disk.after_crash(Loss.TORN, Random(0))
         again.faults.space, disk = disk.faults.space, again
 
 
 async def test_what_was_put_off_is_made_up_for_once_there_is_space() -> None:
     disk, world = await written()
-    await world.store.close()
+    await world.stores.close()
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     disk.faults.space = 0
     world = await open_world(disk, DATA)
@@ -85,14 +85,14 @@ async def test_what_was_put_off_is_made_up_for_once_there_is_space() -> None:
 
 async def test_no_two_starts_on_a_full_disk_have_the_same_leader_epoch() -> None:
     disk, world = await written()
-    await world.store.close()
+    await world.stores.close()
     epochs = [world.directories[0].leader_epoch]
     for loss in [*Loss] * 5:
         disk = disk.after_crash(loss, Random(len(epochs)))
         disk.faults.space = 0
         world = await open_world(disk, DATA)
         epochs.append(world.directories[0].leader_epoch)
-        await world.store.close()
+        await world.stores.close()
     assert epochs == sorted(set(epochs))
 
 
@@ -119,11 +119,11 @@ async def check_on_a_full_disk(state: CrashState, space: int, *, has_reserve: bo
                 continue
             assert len(read_all(log)) >= acknowledged
     await world.topics._deletion.finish()
-    await world.store.close()
+    await world.stores.close()
     again = state.disk.after_crash(Loss.TORN, Random(0))
     world = await open_world(again, DIRECTORIES)
     await check_world(world, again, state.expected)
-    await world.store.close()
+    await world.stores.close()
 
 
 @pytest.mark.parametrize("has_reserve", [True, False], ids=["with reserve", "without"])

@@ -21,12 +21,12 @@ async def test_the_next_start_removes_files_that_a_deletion_could_not(tmp_path: 
         await world.topics._deletion.finish()
         assert world.topics.get("orders") is None
         assert homes(tmp_path) == ["b"]
-        assert len((await world.store.range(DELETED)).entries) == 1
+        assert len((await world.node_store.range(DELETED)).entries) == 1
 
     async with opened(tmp_path, "a", "b") as world:
         await world.topics._deletion.finish()
         assert world.topics.get("orders") is None
-        assert (await world.store.range(DELETED)).entries == ()
+        assert (await world.node_store.range(DELETED)).entries == ()
 
     assert homes(tmp_path) == []
 

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from server.topics.keys import PLACED, placement
 from server.topics.topic import Topic, TopicRefused
 from storage.files.errors import StorageError
 from storage.files.paths import topic_directory
@@ -228,5 +229,6 @@ async def test_a_crash_leaves_a_topic_as_it_was_or_grown_and_never_loses_what_wa
     last = await open_world(disk, "/a,/b")
     assert ends(orders(last)) == [0, 1, 0, 0, 1]
     stored = (await last.store.range("/topics/")).entries
-    assert len(json.loads(stored[0].value)["partitions"]) == 5
-    assert not (await last.store.range("/creating/")).entries
+    assert json.loads(stored[0].value)["partitions"] == 5
+    placed = (await last.node_store.range(PLACED)).entries
+    assert [len(placement(each.value)[1]) for each in placed] == [5]

@@ -15,7 +15,7 @@ import pytest
 from protocol.wire.error_codes import ErrorCode
 from server.topics.creation import NewTopic
 from server.topics.deletion import TopicDeletion
-from server.topics.keys import CREATING, DELETED, TOPICS, UNSETTLED
+from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, placement
 from server.topics.making import batches
 from server.topics.topic import Topic, TopicRefused
 from storage.files.errors import LogOffline, StorageError
@@ -73,26 +73,27 @@ def syncs_of(disk: MemoryFileSystem) -> Callable[[], int]:
     return lambda: count
 
 
-async def test_a_hundred_topics_are_created_and_deleted_with_two_syncs_before_the_answers() -> None:
-    """Before, a topic took 4 syncs, and 2 for each of its partitions, one after the other."""
+async def test_a_hundred_topics_are_created_and_deleted_with_two_syncs_before_each_answer() -> None:
+    """Once, a topic took 4 syncs, and 2 for each of its partitions, one after the other."""
     disk = MemoryFileSystem()
     world = await open_world(disk, "/data")
     syncs = syncs_of(disk)
     world.administration.may_make_files.clear()
     topics = await create(world, new_topics(100, 4))
-    assert syncs() == 1
-    assert len((await world.store.range(UNSETTLED)).entries) == 100
+    # One of each store.
+    assert syncs() == 2
+    assert len((await world.node_store.range(UNSETTLED)).entries) == 100
     assert not [name for name in disk.list("/data") if name.startswith("t")]
     world.administration.release()
     await world.topics._settling.finish()
-    # One of the disk, and one of the store.
-    assert syncs() == 3
-    assert not (await world.store.range(UNSETTLED)).entries
+    # One of the disk, and one of the node's store.
+    assert syncs() == 4
+    assert not (await world.node_store.range(UNSETTLED)).entries
     before = syncs()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TopicDeletion, "remove_later", lambda *_: None)
         assert await world.topics.delete_all(topics) == [None] * 100
-        assert syncs() - before == 1
+        assert syncs() - before == 2
     await world.close()
 
 
@@ -141,7 +142,7 @@ async def test_files_that_cannot_be_created_yet_are_created_by_the_first_write()
     (topic,) = await create(world, new_topics(1))
     await at_rest(world)
     assert world.directories[0].offline_reason is None
-    assert len((await world.store.range(UNSETTLED)).entries) == 1
+    assert len((await world.node_store.range(UNSETTLED)).entries) == 1
     append(topic)
     (log,) = topic.logs()
     log.advance_high_watermark(log.sync())
@@ -185,7 +186,7 @@ async def test_a_stop_leaves_files_that_do_not_exist_yet_to_the_next_start(
     (topic,) = world.topics.all()
     assert all(log.new_files.are_made for log in topic.logs())
     await at_rest(world)
-    assert not (await world.store.range(UNSETTLED)).entries
+    assert not (await world.node_store.range(UNSETTLED)).entries
     await world.close()
 
 
@@ -276,8 +277,10 @@ async def test_a_stop_undoes_running_changes_and_starts_none(
         assert found == ({"slow": 1} if is_growth else {})
         logs = list((tmp_path / "data").glob("slow.*/*"))
         assert len(logs) == len(found)
-        marks = [(await world.store.range(key)).entries for key in (CREATING, DELETED, UNSETTLED)]
-        assert marks == [(), (), ()]
+        marks = [(await world.node_store.range(key)).entries for key in (DELETED, UNSETTLED)]
+        assert marks == [(), ()]
+        placed = [entry.value for entry in (await world.node_store.range(PLACED)).entries]
+        assert [len(placement(value)[1]) for value in placed] == ([1] if is_growth else [])
 
 
 async def test_logs_are_settled_one_by_one_where_the_disk_cannot_be_synced_as_a_whole() -> None:
@@ -289,7 +292,7 @@ async def test_logs_are_settled_one_by_one_where_the_disk_cannot_be_synced_as_a_
     await world.topics._settling.finish()
     assert syncs() > 2 * 20
     assert world.directories[0].offline_reason is None
-    assert not (await world.store.range(UNSETTLED)).entries
+    assert not (await world.node_store.range(UNSETTLED)).entries
     left = disk.after_crash(Loss.EVERYTHING, Random(0))
     await world.close()
     world = await open_world(left, "/data")
@@ -312,7 +315,7 @@ async def test_a_stop_leaves_unsettled_files_to_the_next_start(
         topic = world.topics.all()[0]
         assert [log.log_end_offset for log in topic.logs()] == [1] + [0] * 49
         await world.topics._settling.finish()
-        assert not (await world.store.range(UNSETTLED)).entries
+        assert not (await world.node_store.range(UNSETTLED)).entries
 
 
 async def test_changed_defaults_apply_to_a_topic_that_is_being_created(
