@@ -31,7 +31,7 @@ from server.config.listeners.addresses import Listener
 from server.config.sources import read_sources
 from storage.files.errors import StorageError
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import METADATA, join
+from storage.files.paths import METADATA, NODE_METADATA, join
 from storage.formats.config_property import ConfigError
 from storage.formats.meta_properties import read_meta_properties
 
@@ -102,9 +102,10 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
     yield findings.judge_descriptors(probes.descriptor_limit())
     for path in config.data_directories:
         yield from _check_directory(path, config)
-    metadata = join(config.metadata_directory, METADATA)
-    if Path(metadata).is_dir():
-        yield _check_metadata(metadata, config)
+    for name in (METADATA, NODE_METADATA):
+        metadata = join(config.metadata_directory, name)
+        if Path(metadata).is_dir():
+            yield _check_metadata(metadata, config)
     for path in config.data_directories:
         if Path(path).is_dir():
             yield from _check_coordinators(path, config)

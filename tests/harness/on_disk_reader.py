@@ -455,6 +455,7 @@ def read_data_directory(path: Path) -> DataDirectory:
     lines = (path / "meta.properties").read_text().splitlines()
     properties = dict(line.split("=", 1) for line in lines)
     _, metadata = read_metadata(path / "metadata")
+    _, node = read_metadata(path / "node")
     topics = {
         key.removeprefix("/topics/"): json.loads(value)
         for key, value in metadata.items()
@@ -462,7 +463,11 @@ def read_data_directory(path: Path) -> DataDirectory:
     }
     logs = {}
     for name, topic in topics.items():
-        for partition, directory_id in enumerate(topic["partitions"]):
+        placed = json.loads(node[f"/placed/{topic['id']}"])
+        check(placed["name"] == name, "the placement has the topic's name")
+        check(len(placed["partitions"]) == topic["partitions"], "every partition is placed")
+        for partition, index in enumerate(placed["partitions"]):
+            directory_id = placed["directories"][index]
             check(directory_id == properties["directory.id"], "the log is in this directory")
             folder = path / f"{name[:200]}.{topic['id']}" / str(partition)
             logs[name, partition] = read_log(folder)

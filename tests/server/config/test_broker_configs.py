@@ -38,7 +38,7 @@ NODE = "1"
 
 
 class Home:
-    """A metadata store on disk, and the configuration that a broker reads from it."""
+    """The metadata stores on disk, and the configuration that a broker reads from them."""
 
     def __init__(self, path: Path, started_with: BrokerConfig) -> None:
         self.path = path
@@ -46,8 +46,13 @@ class Home:
         self.changes: list[BrokerConfig] = []
 
     async def start(self) -> BrokerConfigs:
-        self.store = await EmbeddedMetadataStore.open(LocalFileSystem(), str(self.path))
-        configs = BrokerConfigs(self.store, self.started_with, node_id=1)
+        self.store = await EmbeddedMetadataStore.open(
+            LocalFileSystem(), str(self.path / "metadata")
+        )
+        self.node_store = await EmbeddedMetadataStore.open(
+            LocalFileSystem(), str(self.path / "node")
+        )
+        configs = BrokerConfigs(self.store, self.node_store, self.started_with, node_id=1)
         await configs.open()
         configs.when_changed(self.follow, check=self.check)
         return configs
@@ -61,6 +66,7 @@ class Home:
 
     async def restart(self) -> BrokerConfigs:
         await self.store.close()
+        await self.node_store.close()
         return await self.start()
 
 
@@ -154,7 +160,7 @@ async def test_an_invalid_setting_is_refused_and_changes_nothing(
     home: Home, name: str, change: tuple[str, str], code: ErrorCode, text: str
 ) -> None:
     configs = await home.start()
-    revision = home.store.revision
+    revision = home.node_store.revision
 
     fault = await alter(configs, name, change, ("log.cleaner.backoff.ms", "1"))
 
@@ -162,7 +168,7 @@ async def test_an_invalid_setting_is_refused_and_changes_nothing(
     assert fault.error_code is code
     assert text in fault.message
     assert (configs.own, configs.cluster, home.changes) == ({}, {}, [])
-    assert home.store.revision == revision
+    assert home.node_store.revision == revision
 
 
 @pytest.mark.parametrize("name", sorted(dynamic_properties()))
@@ -259,7 +265,7 @@ async def test_a_stored_setting_that_this_release_does_not_accept_is_ignored(
 ) -> None:
     await home.start()
     text = '{"of.the.future":"1","log.cleaner.io.max.bytes.per.second":"5000"}'
-    await home.store.txn((), [Put(key=PREFIX + NODE, value=text)])
+    await home.node_store.txn((), [Put(key=PREFIX + NODE, value=text)])
 
     configs = await home.restart()
 
