@@ -46,6 +46,7 @@ from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import LogClock
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
+from server.metadata.followers import Followers
 from server.metadata.node import Node
 from server.metadata.producer_ids import ProducerIds
 from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
@@ -107,7 +108,7 @@ class Broker:
         "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
         "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
         "consumer_groups", "decoded", "directories", "directories_left_out", "executors",
-        "failure", "features", "fetch_waiters", "files", "group_commit", "group_overrides",
+        "failure", "features", "fetch_waiters", "files", "followers", "group_commit", "group_overrides",
         "groups", "has_acls", "has_storage", "http_port", "logins", "node", "offsets",
         "pass_history", "probe",
         "producer_ids", "quota_store", "quotas", "recovery", "requests", "scram", "topics",
@@ -157,6 +158,11 @@ class Broker:
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
         self.quotas = quotas_of(config, on_pause=self.probe.client_throttled)
         self.connection_rates = ConnectionRates(windows_of(config))
+        self.followers = Followers(
+            snapshots_max=config.replog_follower_snapshots_max,
+            bytes_per_second=config.replog_follower_bytes_per_second,
+            clock=clock.monotonic,
+        )
         self._background = Background()
         self._wal = Wal()
         self._limits = ConnectionLimits(
@@ -220,6 +226,12 @@ class Broker:
     def certificate_expiries(self) -> dict[str, datetime]:
         """When the certificate of each listener with TLS expires, in UTC."""
         return {} if self._tls is None else self._tls.expiries()
+
+    @property
+    def metadata_log(self) -> EmbeddedMetadataStore:
+        """The metadata store, whose log followers fetch. Only once the broker serves."""
+        assert self._store is not None
+        return self._store
 
     @property
     def metadata_revision(self) -> int:
@@ -320,6 +332,7 @@ class Broker:
             any_topic=lambda: any_topic_in(self.directories),
             is_quiet=self._is_quiet,
         )
+        self._store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
         await self.configs.open()
         self.features = Features(self._store)
