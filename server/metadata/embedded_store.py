@@ -138,16 +138,19 @@ class EmbeddedMetadataStore:
     # For followers.
 
     @property
+    @any_thread
     def term(self) -> int:
         """The term in which this process leads the log."""
         return self._log.replica.term
 
     @property
+    @any_thread
     def log_start(self) -> int:
         """The index of the first entry of the log."""
         return self._log.replica.log.start
 
     @property
+    @any_thread
     def log_end(self) -> int:
         """The index after the last durable entry; watches may not know that one yet."""
         return self._log.replica.log.end
