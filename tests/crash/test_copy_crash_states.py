@@ -1,8 +1,8 @@
 """Stop a standby at every operation of its disk while it follows a coordinator's log.
 
-The leader commits, deletes and cleans; the copy follows, takes the leader's checkpoints, makes its own and
-drops its log before them. After every crash the copy has a state that it had before it or was about to
-have, and catches up to the leader's.
+The leader commits, deletes and cleans; the copy follows, takes the leader's checkpoints, makes its own
+and drops its log before them. After every crash the copy has a state that it had before it or was about
+to have, and catches up to the leader's.
 
 KOMPAKT_CRASH_STATES sets how many states are tried: one for 25 of the log's own, which take less time.
 KOMPAKT_CRASH_SEED is where the seeds begin.
