@@ -82,7 +82,7 @@ class Following:
         """Follow until the task is cancelled.
 
         Raises:
-            CommandFailed: it cannot go on; the text says what to do.
+            CommandFailed: it cannot continue; the text says what to do.
         """
         while True:
             if self._progress.state is not State.WAITING:
@@ -185,7 +185,7 @@ class Following:
 
 
 class _Ended(CommandFailed):
-    """The standby cannot go on."""
+    """The standby cannot continue."""
 
     def __init__(self, message: str) -> None:
         super().__init__(EXIT_FAILED, message)

@@ -3,7 +3,7 @@
 Behaviour: returns bytes of a snapshot of the metadata, from a position on, to followers that the log's
 end has left behind (docs/design/standby.md). Only a request for exactly `__cluster_metadata`-0, on the
 internal listener, is answered so; other partitions get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that was
-replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and is told which one to take. Too
+replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take. Too
 many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
 Only the internal listener advertises it: Kafka's brokers do not, and clients never send it.
 Versions: v1 the follower's directory id, node_endpoints, which a single broker does not need.
