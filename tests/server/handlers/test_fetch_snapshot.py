@@ -129,9 +129,10 @@ async def test_a_fetch_at_the_end_is_answered_by_the_next_change(tmp_path: Path)
         store = served.broker.metadata_log
         request = fetch(store.log_end, store.term, wait_ms=60_000)
         waiting = asyncio.create_task(fetched(client, request))
-        while not any(  # noqa: ASYNC110 - the broker tells nobody
-            c._parked for c in served.broker._listeners._shared.connections
-        ):  # type: ignore[union-attr]
+        listeners = served.broker._listeners
+        assert listeners is not None
+        connections = listeners._shared.connections
+        while not any(each._parked for each in connections):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         await put(served, 99)
         frames = decode_batches(bytes((await waiting).records or b""))  # type: ignore[arg-type]
