@@ -20,7 +20,7 @@ class Tail:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         """
         Args:
-            bytes_max: payloads to keep; the last frame is dropped, too, if it is larger.
+            bytes_max: payloads to keep; not even the last frame is kept if it is larger.
         """
         self._bytes_max = bytes_max
         self._frames: deque[Frame] = deque()
