@@ -1,4 +1,4 @@
-"""What a standby is doing: its state, and how far it is. Printed when it changes, and shown over HTTP.
+"""What a standby is doing: its state and its progress. Printed when it changes, and shown over HTTP.
 
 connecting     to the leader
 installing     it downloads a snapshot, because the leader no longer has the entries after its own
@@ -54,7 +54,7 @@ class Download:
         return (self.position - self.began_at) / elapsed_s if elapsed_s > 0 else 0.0
 
     def seconds_left(self, now_s: float) -> float | None:
-        """Returns the time for the rest; None if it cannot be told yet."""
+        """Returns the time for the rest; None if it is not known yet."""
         rate = self.bytes_per_second(now_s)
         return (self.size - self.position) / rate if rate else None
 

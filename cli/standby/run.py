@@ -1,4 +1,4 @@
-"""Runs one standby until a signal stops it or it cannot go on."""
+"""Runs one standby until a signal stops it or it cannot continue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def run_standby(options: StandbyOptions) -> int:
     """Follow until SIGTERM or SIGINT. Returns the exit code.
 
     Raises:
-        CommandFailed: the directory cannot be used, or the standby cannot go on.
+        CommandFailed: the directory cannot be used, or the standby cannot continue.
     """
     # One thread: it does all disk work of the copy, so that the loop only moves messages.
     with ThreadPoolExecutor(1, thread_name_prefix="standby") as worker:

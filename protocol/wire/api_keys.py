@@ -192,6 +192,10 @@ APIS: dict[int, Api] = {
 """By API key, in the order of the keys."""
 
 
+INTERNAL_APIS = frozenset({ApiKey.FETCH_SNAPSHOT})
+"""What only the internal listener advertises: Kafka's brokers do not serve it, only its controllers."""
+
+
 @functools.cache
 def _message_type(key: ApiKey, class_name: str) -> type[Message]:
     module: ModuleType = importlib.import_module(f"protocol.messages.{key.name.lower()}")

@@ -75,8 +75,8 @@ class ReplogConfig:
         at_least=1,
         at_most=100,
         dynamic=False,
-        doc="The followers that may download a snapshot of the metadata at the same time; others are"
-        " told to come again later. Specific to Kompakt.",
+        doc="The followers that may download a snapshot of the metadata at the same time; others"
+        " must ask again later. Specific to Kompakt.",
     )
     replog_follower_bytes_per_second: int = prop(
         "replog.follower.bytes.per.second",

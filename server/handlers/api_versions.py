@@ -21,15 +21,13 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.api_keys import APIS, INTERNAL_APIS
 from protocol.wire.error_codes import ErrorCode
 from server.handlers.shared.metadata_log import is_on_internal_listener
 from server.metadata.features import HIGHEST
 from server.request_context import RequestContext
 
 STARTS_AT_0_SINCE = 4
-INTERNAL_APIS = frozenset({ApiKey.FETCH_SNAPSHOT})
-"""What only the internal listener advertises, as only Kafka's controllers do."""
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Source: ApiVersionsRequest.java, SOFTWARE_NAME_VERSION_PATTERN."""

@@ -3,7 +3,7 @@
 Behaviour: returns bytes of a snapshot of the metadata, from a position on, to followers that the log's
 end has left behind (docs/design/standby.md). Only a request for exactly `__cluster_metadata`-0, on the
 internal listener, is answered so; other partitions get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that was
-replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and is told which one to take. Too
+replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take. Too
 many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
 Only the internal listener advertises it: Kafka's brokers do not, and clients never send it.
 Versions: v1 the follower's directory id, node_endpoints, which a single broker does not need.
@@ -48,7 +48,7 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
     if wrong_cluster(request.cluster_id, context):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, topics=())
     if not is_on_internal_listener(context) or not _names_only_the_metadata(request):
-        return _each_refused(request, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _each_unknown(request)
     (wanted,) = request.topics[0].partitions
     fault = epoch_fault(wanted.current_leader_epoch, context.broker.metadata_log.term)
     if fault is not None:
@@ -59,7 +59,7 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
 def refuse(
     request: FetchSnapshotRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> FetchSnapshotResponse:
-    return _each_refused(request, error_code, error_code)
+    return FetchSnapshotResponse(error_code=error_code, topics=())
 
 
 async def _piece(
@@ -146,13 +146,14 @@ def _response(part: SnapshotPart, *, throttle_time_ms: int = 0) -> FetchSnapshot
     )
 
 
-def _each_refused(
-    request: FetchSnapshotRequest, error_code: ErrorCode, each: ErrorCode
-) -> FetchSnapshotResponse:
-    """Returns the answer in which every partition has the error `each`."""
+def _each_unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """Returns the answer in which no partition exists."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def refused(topic: TopicSnapshot) -> TopicSnapshotParts:
-        partitions = lazy_array(lambda wanted: _refused(wanted, each), topic.partitions)
+    def unknown(topic: TopicSnapshot) -> TopicSnapshotParts:
+        partitions = lazy_array(lambda wanted: _refused(wanted, code), topic.partitions)
         return TopicSnapshotParts(name=topic.name, partitions=partitions)
 
-    return FetchSnapshotResponse(error_code=error_code, topics=lazy_array(refused, request.topics))
+    return FetchSnapshotResponse(
+        error_code=ErrorCode.NONE, topics=lazy_array(unknown, request.topics)
+    )
