@@ -118,6 +118,9 @@ class History:
                 end = leader.log.log_end_offset - step.records
                 if end >= leader.log.log_start_offset:
                     leader.cut(end)
+                    # A log that ends in a hole has no checkpoint up to its end. A leader's never does:
+                    # what recovery cuts off, it ends at a batch.
+                    leader.play(Commit("a", (0,)))
             case DeleteRecords():
                 start = leader.log.log_start_offset + step.records
                 if start <= leader.log.high_watermark:
