@@ -1,6 +1,7 @@
 """Checkpoints that followers download: each stays open, so that a later one may replace its name.
 
-    newest      the partition's checkpoint, if it ends where the follower needs it or later; else a new one
+    newest      the partition's checkpoint, if it ends where the follower needs it or later; else a new
+                one is made (`checkpoint_upkeep.py`)
     pieces      by id (end offset, last epoch), from the open file or, after a restart, from the one that
                 has the partition's name if it is the same
     closed      a minute after the last piece

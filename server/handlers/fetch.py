@@ -361,10 +361,10 @@ class _Fetch:
 
 def _may_read(name: str, context: RequestContext) -> bool:
     """Returns whether a client may read a topic. Standbys follow the coordinators' topics."""
-    if name in COORDINATOR_TOPICS and is_on_internal_listener(context):
-        # Quiet, because consumers may read these topics there too.
-        if context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True):
-            return True
+    may_be_followed = name in COORDINATOR_TOPICS and is_on_internal_listener(context)
+    # Quiet, because consumers may read these topics there too.
+    if may_be_followed and context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True):
+        return True
     return context.may(Operation.READ, ResourceType.TOPIC, name)
 
 

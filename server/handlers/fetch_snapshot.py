@@ -3,9 +3,9 @@
 Behaviour: returns bytes of a snapshot of the metadata, from a position on, to followers that the log's
 end has left behind (docs/design/standby.md). Only a request for exactly `__cluster_metadata`-0, on the
 internal listener, is answered so, or one for a coordinator's partition
-(`server/handlers/shared/checkpoint_pieces.py`); others get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that was
-replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take. Too
-many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
+(`server/handlers/shared/checkpoint_pieces.py`); others get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that
+was replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take.
+Too many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
 Only the internal listener advertises it: Kafka's brokers do not, and clients never send it.
 Versions: v1 the follower's directory id, node_endpoints, which a single broker does not need.
 Source: KIP-630; Apache Kafka, KafkaRaftClient.java `handleFetchSnapshotRequest`.
