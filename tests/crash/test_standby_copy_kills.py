@@ -33,14 +33,14 @@ KILLS = int(os.environ.get("KOMPAKT_STANDBY_KILLS", "8"))
 PARTITIONS = 100
 SETTINGS = INTERNAL | {
     "offsets.topic.num.partitions": 4,
-    "offsets.topic.segment.bytes": 16 << 10,
+    "offsets.topic.segment.bytes": 1 << 20,
     "transaction.state.log.num.partitions": 3,
-    "transaction.state.log.segment.bytes": 16 << 10,
+    "transaction.state.log.segment.bytes": 1 << 20,
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.min.cleanable.ratio": 0.01,
     "log.cleaner.delete.retention.ms": 0,
 }
-"""Segments of a few batches, which are cleaned as soon as they can be."""
+"""Small segments, which are cleaned as soon as they can be."""
 OFFSETS_TOPIC, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
 
 
@@ -79,9 +79,9 @@ class Load:
         producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
         producer.init_transactions(30)
         reader = self._consumer("in transactions")
+        group = reader.consumer_group_metadata()
         for commits in (True, False, True):
             producer.begin_transaction()
-            group = reader.consumer_group_metadata()
             producer.send_offsets_to_transaction(self._places(), group, 30)
             if commits:
                 producer.commit_transaction(30)
@@ -104,7 +104,7 @@ class Load:
 def clean(broker: BrokerProcess) -> None:
     """Clean all coordinators' partitions now."""
     for topic in (OFFSETS_TOPIC, TRANSACTION_STATE):
-        job = called(f"127.0.0.1:{broker.http_port}", "POST", f"{ROOT}/topics/{topic}/now")
+        job = called(f"127.0.0.1:{broker.http_port}", "POST", f"{ROOT}/topics/{topic}/now?force=true")
         while not job["is_over"]:
             time.sleep(STEP_SECONDS)
             job = called(f"127.0.0.1:{broker.http_port}", "GET", f"{ROOT}/jobs/{job['id']}")
@@ -188,7 +188,8 @@ def test_whatever_is_killed_all_copies_have_the_leaders_digests(tmp_path: Path) 
         load.run(5)
         for _ in range(KILLS):
             load.run(rng.randrange(1, 12))
-            killed: BrokerProcess | StandbyProcess = rng.choice([broker, *copies])
+            every: list[BrokerProcess | StandbyProcess] = [broker, *copies]
+            killed = rng.choice(every)
             killed.kill()
             if killed is broker:
                 broker.start()
