@@ -386,7 +386,7 @@ class PartitionCopy:
         self._stops_making.set()
 
     def close(self) -> None:
-        """Close the files, when no checkpoint is being made any more. Raises StorageError."""
+        """Close the files, once no checkpoint is being made. Raises StorageError."""
         self._stops_making.set()
         with self._making:
             self._download.close()
