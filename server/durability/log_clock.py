@@ -22,7 +22,7 @@ from server.runtime.executors import Executor
 from server.runtime.tasks import spawn
 from storage.files.errors import LogOffline, StorageError
 from storage.log.log import PartitionLog
-from storage.log.start import DeletedSegment
+from storage.log.log_start import DeletedSegment
 
 _log = logging.getLogger("server.durability.log_clock")
 
