@@ -10,14 +10,14 @@ Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from metrics import broker_names, coordinator_names, partition_names
-from metrics.facts import BrokerFacts, CheckpointFacts, LoopFacts, ReplogFacts
+from metrics.facts import BrokerFacts, CheckpointFacts, FollowerFacts, LoopFacts, ReplogFacts
 from metrics.families import counter, gauge
 
 PROC_IO = Path("/proc/self/io")
@@ -34,6 +34,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield from _collect_loop(facts.loop)
     yield from _collect_disks()
     yield from _collect_replogs(facts.replogs)
+    yield from _collect_followers(facts.followers)
     yield from _collect_checkpoints(facts.checkpoints)
     for metric, value in broker_names.ONE_BROKER:
         yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
@@ -78,6 +79,12 @@ def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
         broker_names.REPLOG_SNAPSHOT_SECONDS,
         [((log,), seconds) for log, seconds in taken if seconds is not None],
     )
+
+
+def _collect_followers(followers: Sequence[FollowerFacts]) -> Iterator[Family]:
+    yield gauge(broker_names.FOLLOWER_LAG, [((f.id,), f.lag_entries) for f in followers])
+    yield gauge(broker_names.FOLLOWER_SEEN, [((f.id,), f.seen_seconds_ago) for f in followers])
+    yield counter(broker_names.FOLLOWER_INSTALLS, [((f.id,), f.installs) for f in followers])
 
 
 def _collect_checkpoints(

@@ -56,6 +56,17 @@ REPLOG_U = Metric.gauge(
     "kompakt_replog_u", "Snapshot bytes that may be written for a byte of log.", "log"
 )
 
+# Followers of the metadata's log, at most a hundred.
+FOLLOWER_LAG = Metric.gauge(
+    "kompakt_replog_follower_lag_entries", "Entries that a follower had not yet.", "follower"
+)
+FOLLOWER_SEEN = Metric.gauge(
+    "kompakt_replog_follower_seen_seconds", "Time since a follower's last request.", "follower"
+)
+FOLLOWER_INSTALLS = Metric.counter(
+    "kompakt_replog_follower_installs_total", "Snapshots that a follower downloaded.", "follower"
+)
+
 # The disk.
 DISK_READ = Metric.gauge(
     "kafka_server_kafkaserver_linux_disk_read_bytes",

@@ -172,6 +172,17 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFacts:
+    """One follower of the metadata's log."""
+
+    id: str
+    lag_entries: int
+    seen_seconds_ago: float
+    installs: int
+    """Snapshots that it has downloaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """Values for a scrape about the whole broker."""
 
@@ -190,6 +201,7 @@ class BrokerFacts:
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
+    followers: Sequence[FollowerFacts] = ()
     """By the name of its state machine."""
     checkpoints: Mapping[tuple[str, str], CheckpointFacts] = field(default_factory=dict)
     """By coordinator's topic and partition; only those with a checkpoint or something to load."""

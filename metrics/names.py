@@ -5,6 +5,7 @@
     coordinator_names.py   consumer groups and transactions
     partition_names.py     partitions
     cleaner_names.py       compaction, by partition and as a whole
+    standby_names.py       kompakt standby, which is another process (not in this table)
 
 Names that begin with `kafka_` are those of kafka_exporter and of Kafka's JMX exporter, so that
 dashboards made for Kafka also show a Kompakt broker; the others are ours. Sizes are in bytes and times

@@ -5,7 +5,8 @@
 p the last snapshot, P what the trigger relates the log to (`trigger.py`: p, unless the next snapshot is
 larger, or the floor), n the next snapshot, which may be half written, d what was appended while it is
 written, c the entries kept for slow followers, s one segment, since only whole ones are removed. Each
-further snapshot that is kept adds its size and the log back to it, another P/u.
+further snapshot that is kept adds its size and the log back to it, another P/u. A snapshot that is kept
+because a follower fetches it adds its size; the log back to it counts in c.
 
 Ongaro's bound is (1 + 1/u)p + n: his snapshots take no time and his log is cut at any byte.
 """
@@ -22,7 +23,7 @@ class DiskUse:
     """What a log takes on disk, by what it is for."""
 
     snapshots_bytes: int
-    """The snapshots that are kept."""
+    """The snapshots that are kept, and those that followers fetch."""
     writing_bytes: int
     """The snapshot that is being written or received."""
     log_bytes: int

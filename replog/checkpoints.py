@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,10 +114,10 @@ class Checkpoints:
         self._files.rename(path + PART, path)
         self._files.sync_directory(self._directory)
 
-    def remove_before(self, snapshot: SnapshotId) -> None:
-        """Remove the snapshots that end before this one."""
+    def remove_before(self, snapshot: SnapshotId, pinned: Collection[SnapshotId] = ()) -> None:
+        """Remove the snapshots that end before this one, except those that are pinned."""
         for older in self.all():
-            if older.end < snapshot.end:
+            if older.end < snapshot.end and older not in pinned:
                 self._files.unlink(self.path(older))
 
     def remove_others(self, snapshot: SnapshotId) -> None:

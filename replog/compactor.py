@@ -12,6 +12,7 @@ import abc
 import enum
 import logging
 from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from replog.bound import DiskUse, bound_bytes
@@ -71,6 +72,8 @@ class LogCompactor(abc.ABC):
         self._seen_bytes = self._unseen_max = 0
         # The complete snapshots with their sizes, as of the last change.
         self._sizes: dict[SnapshotId, int] = {}
+        self.pinned: Callable[[], Collection[SnapshotId]] = lambda: ()
+        """Returns the snapshots that followers fetch now: they stay, with the log after them."""
         replica.on_control = self.applied
 
     def opened(self) -> None:
@@ -238,8 +241,10 @@ class LogCompactor(abc.ABC):
         self.look()
         kept = self._kept()
         if kept:
-            replica.checkpoints.remove_before(kept[0])
-            replica.log.drop_before(kept[0].end - self.settings.catchup_entries)
+            pinned = [each for each in self.pinned() if each in self._sizes]
+            replica.checkpoints.remove_before(kept[0], pinned)
+            needed = kept[0].end - self.settings.catchup_entries
+            replica.log.drop_before(min([needed, *(each.end for each in pinned)]))
             self.look()
 
     def oldest_needed(self) -> int:

@@ -46,6 +46,7 @@ from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import LogClock
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
+from server.metadata.followers import Followers
 from server.metadata.node import Node
 from server.metadata.producer_ids import ProducerIds
 from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
@@ -141,6 +142,7 @@ class Broker:
         "features",
         "fetch_waiters",
         "files",
+        "followers",
         "group_commit",
         "group_overrides",
         "groups",
@@ -207,6 +209,11 @@ class Broker:
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
         self.quotas = quotas_of(config, on_pause=self.probe.client_throttled)
         self.connection_rates = ConnectionRates(windows_of(config))
+        self.followers = Followers(
+            snapshots_max=config.replog_follower_snapshots_max,
+            bytes_per_second=config.replog_follower_bytes_per_second,
+            clock=clock.monotonic,
+        )
         self._background = Background()
         self._sync_rounds = SyncRounds()
         self._limits = ConnectionLimits(
@@ -270,6 +277,12 @@ class Broker:
     def certificate_expiries(self) -> dict[str, datetime]:
         """When the certificate of each listener with TLS expires, in UTC."""
         return {} if self._tls is None else self._tls.expiries()
+
+    @property
+    def metadata_log(self) -> EmbeddedMetadataStore:
+        """The metadata store, whose log followers fetch. Only once the broker serves."""
+        assert self._stores is not None
+        return self._stores.cluster
 
     @property
     def metadata_revision(self) -> int:
@@ -373,6 +386,7 @@ class Broker:
             is_quiet=self._is_quiet,
         )
         store = self._stores.cluster
+        store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
         await self.configs.open()
         self.features = Features(store)

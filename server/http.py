@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from cleaner.pool.backlog import Backlog, Backlogs
 from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, PartitionFacts, QuotaFacts
+from metrics.facts import BrokerFacts, FollowerFacts, PartitionFacts, QuotaFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.admin.compaction_routes import CompactionRoutes
+from server.admin.follower_routes import FollowerRoutes, Leading
 from server.admin.http_access import HttpAccess
 from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
@@ -75,6 +76,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         administration=broker.executors.administration,
         needs_token=not config.http_authenticates,
     )
+    followers = FollowerRoutes(lambda: metadata_of(broker), broker.followers)
     endpoint = HttpEndpoint(
         Scraper(collector),
         not_ready=lambda: broker.not_ready,
@@ -84,7 +86,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         ),
         access=access.check,
         tls=tls,
-        routes=[*routes.routes(), *leases.routes()],
+        routes=[*routes.routes(), *leases.routes(), *followers.routes()],
     )
     try:
         return endpoint, await endpoint.open(address.host, address.port)
@@ -115,6 +117,13 @@ def compaction_of(broker: Broker) -> Compaction | str:
     if not broker.config.cleans:
         return "the cleaner is off: log.cleaner.enable=false"
     return broker.compaction or f"the broker is not ready: {broker.not_ready or 'starting'}"
+
+
+def metadata_of(broker: Broker) -> Leading | str:
+    """Returns what leads the metadata's log, or a sentence that says why there is none."""
+    if not broker.has_storage:
+        return f"the broker is not ready: {broker.not_ready or 'starting'}"
+    return Leading(broker.node.cluster_id, broker.metadata_log)
 
 
 def our_hosts(broker: Broker) -> frozenset[str]:
@@ -161,6 +170,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         loop=broker.loop_facts,
         quotas=quota_facts(broker),
         replogs=broker.metadata_facts(),
+        followers=follower_facts(broker),
         checkpoints={
             (each.topic.name, str(partition)): facts
             for each in (broker.groups, broker.transactions)
@@ -172,6 +182,21 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         },
         node_id=broker.node.node_id,
         address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),
+    )
+
+
+@any_thread
+def follower_facts(broker: Broker) -> tuple[FollowerFacts, ...]:
+    """Returns the facts about the followers of the metadata's log."""
+    end, now_s = broker.metadata_log.log_end, broker.clock.monotonic()
+    return tuple(
+        FollowerFacts(
+            id=each.id,
+            lag_entries=max(0, end - each.end),
+            seen_seconds_ago=now_s - each.seen_s,
+            installs=each.installs,
+        )
+        for each in broker.followers.all()
     )
 
 

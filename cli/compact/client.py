@@ -45,9 +45,10 @@ class CallFailed(CommandFailed):
 class CompactionClient:
     """Sends requests about the cleaner to one broker."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, root: str = ROOT) -> None:
         self._session = session
         self._url = url.rstrip("/")
+        self._root = root
 
     async def call(
         self,
@@ -60,7 +61,7 @@ class CompactionClient:
         """Send a request and return the JSON of its response.
 
         Args:
-            path: the part after the common root `/v1/compaction`.
+            path: the part after the common root: `/v1/compaction`, unless `connected` got another.
             body: JSON to send.
 
         Raises:
@@ -68,7 +69,11 @@ class CompactionClient:
         """
         try:
             async with self._session.request(
-                method, self._url + ROOT + path, params=query, data=body, headers=_headers(body)
+                method,
+                self._url + self._root + path,
+                params=query,
+                data=body,
+                headers=_headers(body),
             ) as response:
                 return _answer(self._url, response.status, await response.text())
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
@@ -115,12 +120,13 @@ class CompactionClient:
 
 @asynccontextmanager
 async def connected(
-    url: str, *, headers: Mapping[str, str] | None = None
+    url: str, *, headers: Mapping[str, str] | None = None, root: str = ROOT
 ) -> AsyncIterator[CompactionClient]:
     """Yields a client of the broker at `url`, logged in with the access of the running command.
 
     Args:
         headers: sent with every request, in place of the login.
+        root: the beginning of the paths that are called.
 
     Raises:
         CommandFailed: the access cannot be used with this URL.
@@ -132,7 +138,7 @@ async def connected(
     async with aiohttp.ClientSession(
         timeout=timeout, headers=shown, connector=connector
     ) as session:
-        yield CompactionClient(session, url)
+        yield CompactionClient(session, url, root)
 
 
 def _headers(body: str | None) -> dict[str, str]:

@@ -71,6 +71,7 @@ class ApiKey(enum.IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -177,6 +178,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0, 0), flexible_since=0),
         _api(ApiKey.DESCRIBE_QUORUM, (0, 2), flexible_since=0),
         _api(ApiKey.UPDATE_FEATURES, (0, 2), flexible_since=0),
+        _api(ApiKey.FETCH_SNAPSHOT, (0, 1), flexible_since=0),
         _api(ApiKey.DESCRIBE_CLUSTER, (0, 2), flexible_since=0),
         _api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), flexible_since=0),
         _api(ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), flexible_since=0),
@@ -188,6 +190,10 @@ APIS: dict[int, Api] = {
     )
 }
 """By API key, in the order of the keys."""
+
+
+INTERNAL_APIS = frozenset({ApiKey.FETCH_SNAPSHOT})
+"""What only the internal listener advertises: Kafka's brokers do not serve it, only its controllers."""
 
 
 @functools.cache

@@ -4,8 +4,9 @@
     METRICS             everyone if http.metrics.public, else who may describe the cluster
     permissions         all of them
 
-Reading about cleaning needs Describe on the cluster; changing it Alter; exchanging a log's segments
-ClusterAction. What tells about keys needs Read on the topic too. A route without an entry is refused.
+Reading about cleaning or followers needs Describe on the cluster; changing cleaning Alter; exchanging a
+log's segments ClusterAction. What tells about keys needs Read on the topic too. A route without an entry
+is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT = "/v1/compaction"
 PARTITION = ROOT + "/topics/{topic}/partitions/{partition}"
 WHERES = (ROOT + "/topics/{topic}", PARTITION)
 LEASE = PARTITION + "/lease"
+FOLLOWERS = "/v1/metadata/followers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
         for where in WHERES
         for (method, action), rule in _OF_A_TOPIC.items()
     },
+    ("GET", FOLLOWERS): DESCRIBE,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

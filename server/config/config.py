@@ -223,6 +223,11 @@ class BrokerConfig(
         asks = has_tls and self.for_listener(HTTP).ssl_client_auth != "none"
         return bool(self.http_authentication) or asks
 
+    @property
+    def internal_listener(self) -> str:
+        """The name of the listener on which followers fetch the metadata; empty if none is set."""
+        return self.inter_broker_listener_name.upper()
+
     def tls_listeners(self) -> tuple[Listener, ...]:
         """Returns the listeners with TLS, the HTTP endpoint among them. Raises ConfigError."""
         http = self.resolved_http_listener()

@@ -62,8 +62,8 @@ class NetworkConfig:
         STRING,
         default="",
         dynamic=False,
-        doc="The listener by which brokers reach each other. It is checked, and not used: there is one"
-        " broker.",
+        doc="The listener by which brokers and standbys reach each other. Only there, clients with"
+        " ClusterAction on the cluster may fetch the metadata, as kompakt standby does.",
     )
     security_inter_broker_protocol: str = prop(
         "security.inter.broker.protocol",

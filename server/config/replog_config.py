@@ -68,6 +68,26 @@ class ReplogConfig:
         " log after it, if the state takes 16 MiB or more. If the child fails, the broker writes the"
         " snapshot itself. Specific to Kompakt.",
     )
+    replog_follower_snapshots_max: int = prop(
+        "replog.follower.snapshots.max",
+        INT,
+        default=2,
+        at_least=1,
+        at_most=100,
+        dynamic=False,
+        doc="The followers that may download a snapshot of the metadata at the same time; others"
+        " must ask again later. Specific to Kompakt.",
+    )
+    replog_follower_bytes_per_second: int = prop(
+        "replog.follower.bytes.per.second",
+        LONG,
+        default=64 << 20,
+        at_least=64 << 10,
+        unit="bytes",
+        dynamic=False,
+        doc="The bytes of entries and snapshots of the metadata that all followers together may fetch in"
+        " a second. Specific to Kompakt.",
+    )
     metadata_log_max_snapshot_interval_ms: int = prop(
         "metadata.log.max.snapshot.interval.ms",
         LONG,

@@ -23,8 +23,8 @@ from protocol.messages.describe_quorum import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
+from server.metadata.store import METADATA_TOPIC
 from server.request_context import RequestContext
-from server.topics.creation import METADATA_TOPIC
 from server.topics.names import parse_id
 
 NODES_SINCE = 2

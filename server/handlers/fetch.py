@@ -14,6 +14,8 @@ first, with the parameters of the last one, as in Kafka.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516, docs/design/topic-ids.md) · v15
 to v18 fields that only replicas send, and node_endpoints, which a single broker does not need.
+A fetch of partition 0 of `__cluster_metadata`, v12 and later, on the internal listener, is a follower's
+(`server/handlers/shared/metadata_log.py`).
 Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
 fetching from followers.
 """
@@ -40,6 +42,11 @@ from protocol.wire.lazy_array import lazy_array
 from protocol.wire.numbers import Epoch, Offset
 from protocol.wire.primitives import ZERO_UUID
 from server.durability.fetch_waiters import ParkedFetch
+from server.handlers.shared.metadata_log import (
+    fetch_entries,
+    may_follow,
+    names_only_the_metadata,
+)
 from server.handlers.shared.topic_ids import name_of_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
@@ -72,6 +79,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     """Read, wait until there is enough data, answer."""
     if request.session_id != 0 and request.session_epoch > 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    if names_only_the_metadata(request, context) and may_follow(context):
+        return await fetch_entries(request, context)
     fetch = _Fetch(request, context)
     try:
         await fetch.read_all()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import bisect
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from replog.compactor import CompactionFacts
+from replog.entry import SnapshotId
+from replog.messages import Answer, Request
 from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
 from server.metadata.machine import Operation
@@ -132,6 +134,46 @@ class EmbeddedMetadataStore:
     def facts(self) -> CompactionFacts:
         """Returns what metrics show about the log and its snapshots."""
         return self._log.compactor.facts()
+
+    # For followers.
+
+    @property
+    @any_thread
+    def term(self) -> int:
+        """The term in which this process leads the log."""
+        return self._log.replica.term
+
+    @property
+    @any_thread
+    def log_start(self) -> int:
+        """The index of the first entry of the log."""
+        return self._log.replica.log.start
+
+    @property
+    @any_thread
+    def log_end(self) -> int:
+        """The index after the last durable entry; watches may not know that one yet."""
+        return self._log.replica.log.end
+
+    @property
+    def digest(self) -> tuple[int, int]:
+        """The digest of the state, and the index after the last entry in it."""
+        return self._machine.digest(), self._log.replica.applied_end
+
+    async def answer_follower(self, request: Request, bytes_max: int) -> Answer:
+        """Returns the answer to a follower, read between two changes. Raises StorageError."""
+        async with self._lock:
+            return await self._in_worker(self._log.answer, request, bytes_max)
+
+    def pin_snapshots(self, pinned: Callable[[], Collection[SnapshotId]]) -> None:
+        """Keep the snapshots that `pinned` returns, in any thread, and the log after them."""
+        self._log.compactor.pinned = pinned
+
+    def news(self) -> asyncio.Future[None]:
+        """Returns what is done once the next change is durable. Others wait for it: do not cancel it."""
+        if self._news is None:
+            self._news = asyncio.get_running_loop().create_future()
+        return self._news
 
     @property
     def revision(self) -> int:
@@ -271,9 +313,7 @@ class EmbeddedMetadataStore:
     # Watches.
 
     async def _next_change(self) -> None:
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+        await asyncio.shield(self.news())
 
     def _notify_watches(self) -> None:
         if self._news is not None:

@@ -15,8 +15,10 @@ from replog.checkpoints import Checkpoints
 from replog.entry import FIRST_INDEX, Entry, Kind, SnapshotId
 from replog.entry_log import EntryLog
 from replog.independent import Independent
+from replog.messages import Answer, Request
 from replog.offline_merge.merging_snapshotter import OfflineMerge
 from replog.replica import Replica, read_directory
+from replog.serving import answer
 from replog.snapshotter import InProcess, Snapshotter
 from replog.trigger import CompactionSettings, Reason, SnapshotterName
 from server.metadata.machine import MetadataMachine, Operation, encode_command
@@ -110,6 +112,10 @@ class MetadataLog:
     def applied(self, entry: Entry) -> None:
         """Note that the caller has applied the last transaction to the machine."""
         self.replica.note_applied(entry)
+
+    def answer(self, request: Request, bytes_max: int) -> Answer:
+        """Returns the answer to a follower, read from the disk. Raises StorageError."""
+        return answer(self.replica, request, bytes_max)
 
     def due(self, *, is_quiet: bool = False) -> Reason | None:
         """Returns why a snapshot should begin now; None if none should."""

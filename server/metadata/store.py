@@ -11,6 +11,7 @@ replace the embedded one (`server/metadata/embedded_store.py`).
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,11 @@ import msgspec
 from storage.files.errors import NoSpace
 
 _log = logging.getLogger("server.metadata.store")
+
+METADATA_TOPIC = "__cluster_metadata"
+"""Kafka stores its metadata in this topic, so clients and tools treat the name specially."""
+METADATA_TOPIC_ID = uuid.UUID(int=1)
+"""Kafka's id of that topic (Uuid.METADATA_TOPIC_ID)."""
 
 
 class RevisionCompacted(Exception):

@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
@@ -41,14 +41,19 @@ from server.security.principal import ANONYMOUS, Principal
 from server.security.quotas.connection_rates import ConnectionRates
 from storage.threads import loop_thread
 
-if TYPE_CHECKING:
-    from server.durability.fetch_waiters import ParkedFetch
-
 _log = logging.getLogger("server.net.connection")
 
 SMALL_HELD_BYTES = 16 << 10
 """The broker reads from a connection whose requests hold no more memory than this even while memory is
 short, so that clients with small requests do not wait for those with large ones."""
+
+
+class Parked(Protocol):
+    """A request that waits for data."""
+
+    def cancel(self) -> None:
+        """End the wait early."""
+
 
 Identify = Callable[[asyncio.Transport], Principal]
 """Returns the identity of a client after its TLS handshake; raises ValueError if it has none."""
@@ -97,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         # State of answering: in flight = queued + running + answered but not yet sendable
         self._in_flight = 0
         self._arrival: asyncio.Future[None] | None = None
-        self._parked: ParkedFetch | None = None
+        self._parked: Parked | None = None
         self._serve_task: asyncio.Task[None] | None = None
         self._reply_tasks: set[asyncio.Task[None]] = set()
         self.is_lost = False
@@ -262,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.memory.forget(self)
             self._pause_reading()
 
-    def park(self, fetch: ParkedFetch | None) -> None:
+    def park(self, fetch: Parked | None) -> None:
         """Set the fetch to cancel when the connection breaks or stops; None if no fetch waits."""
         self._parked = fetch
         if fetch is not None and (self.is_lost or self._is_stopping):

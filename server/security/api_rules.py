@@ -196,6 +196,7 @@ API_RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _ON_CLUSTER[Operation.ALTER],
     ApiKey.DESCRIBE_QUORUM: _ON_CLUSTER[Operation.DESCRIBE],
     ApiKey.UPDATE_FEATURES: _ON_CLUSTER[Operation.ALTER],
+    ApiKey.FETCH_SNAPSHOT: (_request(CLUSTER, Operation.CLUSTER_ACTION),),
     # Every client may see the brokers; what it may do with the cluster is computed for it.
     ApiKey.DESCRIBE_CLUSTER: NOTHING,
     ApiKey.DESCRIBE_PRODUCERS: (_element(TOPIC, Operation.READ),),

@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from protocol.wire.error_codes import ErrorCode
+from server.metadata.store import METADATA_TOPIC
 from server.topics.computed_configs import TopicConfigs
 from server.topics.names import collision_key, fault_of_name
 from server.topics.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
-
-METADATA_TOPIC = "__cluster_metadata"
-"""Kafka stores its metadata in this topic, so clients and tools treat the name specially."""
-
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH: the most partitions that one request may create."""

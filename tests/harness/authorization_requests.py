@@ -418,6 +418,20 @@ def _describe_quorum(scene: Scene, version: int, m: Any) -> Message:
     return message
 
 
+@_request(ApiKey.FETCH_SNAPSHOT)
+def _fetch_snapshot(scene: Scene, version: int, m: Any) -> Message:
+    partition = m.PartitionSnapshot(
+        partition=0,
+        current_leader_epoch=-1,
+        snapshot_id=m.SnapshotId(end_offset=2, epoch=1),
+        position=0,
+    )
+    message: Message = m.FetchSnapshotRequest(
+        topics=(m.TopicSnapshot(name="__cluster_metadata", partitions=(partition,)),)
+    )
+    return message
+
+
 @_request(ApiKey.UPDATE_FEATURES)
 def _update_features(scene: Scene, version: int, m: Any) -> Message:
     update = m.FeatureUpdateKey(feature="group.version", max_version_level=1)

@@ -12,6 +12,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
     CheckpointFacts,
+    FollowerFacts,
     GroupFacts,
     LoopFacts,
     LoopStall,
@@ -156,6 +157,7 @@ class ScrapedWorld:
             loop=self.loop,
             quotas=self.quotas,
             replogs={"metadata": REPLOG},
+            followers=(FollowerFacts(id="f", lag_entries=3, seen_seconds_ago=1.5, installs=2),),
             checkpoints={("__consumer_offsets", "49"): CHECKPOINT},
             certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,

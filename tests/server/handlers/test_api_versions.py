@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.wire.api_keys import APIS
+from protocol.wire.api_keys import APIS, INTERNAL_APIS
 from protocol.wire.error_codes import ErrorCode
 from tests.harness.raw_client import decode_response
 from tests.harness.served_broker import serving_broker
 
-ADVERTISED = {int(api.key): (api.version_min, api.version_max) for api in APIS.values()}
+SERVED = {int(api.key): (api.version_min, api.version_max) for api in APIS.values()}
+ADVERTISED = {key: versions for key, versions in SERVED.items() if key not in INTERNAL_APIS}
 """The numbers themselves are held by tests/protocol/wire/test_api_keys.py."""
 
 
@@ -38,6 +39,21 @@ async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int
     finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
     levels = [("group.version", 1), ("transaction.version", 2)]
     assert finalized == (levels if version >= 3 else [])
+
+
+async def test_the_internal_listener_also_advertises_what_followers_send(tmp_path: Path) -> None:
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "inter_broker_listener_name": "INTERNAL",
+    }
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
+    async with serving_broker(tmp_path, **properties) as served:
+        inside = await (await served.connect("INTERNAL")).call(request, 4, ApiVersionsResponse)
+        outside = await served.call(request, 4, ApiVersionsResponse)
+
+    assert table(inside) == SERVED
+    assert table(outside) == ADVERTISED
 
 
 async def test_an_unknown_version_is_answered_in_version_0_with_the_table(tmp_path: Path) -> None:

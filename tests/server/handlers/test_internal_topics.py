@@ -39,6 +39,7 @@ from protocol.messages import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    fetch_snapshot,
     incremental_alter_configs,
     list_offsets,
     list_partition_reassignments,
@@ -279,6 +280,21 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
             ),
         )
     ),
+    ApiKey.FETCH_SNAPSHOT: lambda name: fetch_snapshot.FetchSnapshotRequest(
+        topics=(
+            fetch_snapshot.TopicSnapshot(
+                name=name,
+                partitions=(
+                    fetch_snapshot.PartitionSnapshot(
+                        partition=0,
+                        current_leader_epoch=-1,
+                        snapshot_id=fetch_snapshot.SnapshotId(end_offset=1, epoch=1),
+                        position=0,
+                    ),
+                ),
+            ),
+        )
+    ),
     ApiKey.DESCRIBE_PRODUCERS: lambda name: describe_producers.DescribeProducersRequest(
         topics=(describe_producers.TopicRequest(name=name, partition_indexes=(0,)),)
     ),
@@ -427,6 +443,7 @@ ANSWERS: dict[ApiKey, tuple[str, str, str]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (NONE, NONE, NONE),
     ApiKey.OFFSET_DELETE: (NO_GROUP, NO_GROUP, NO_GROUP),
     ApiKey.DESCRIBE_QUORUM: (UNKNOWN, UNKNOWN, UNKNOWN),
+    ApiKey.FETCH_SNAPSHOT: (UNKNOWN, UNKNOWN, UNKNOWN),
     ApiKey.DESCRIBE_PRODUCERS: (NONE, STORAGE, UNKNOWN),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (NONE, NO_LEADER, UNKNOWN),
 }

@@ -1,0 +1,137 @@
+"""A standby's directory: who it is, which cluster it follows, and that one process uses it.
+
+DIR/standby.properties     version=1
+                           directory.id=<22 characters>    how leaders tell their followers apart
+                           cluster.id=<text>               once it has followed a leader
+DIR/metadata/              the copy of the metadata's log and snapshots (docs/design/replog.md)
+DIR/.lock                  held while the standby runs
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage.files.errors import DamagedFile, ForeignDirectory, FormatFromTheFuture
+from storage.files.files import FileSystem, Lock
+from storage.files.paths import LOCK, META_PROPERTIES, METADATA, join, topic_id_text
+
+PROPERTIES = "standby.properties"
+VERSION = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class StandbyDirectory:
+    """An opened directory. `close` releases it."""
+
+    files: FileSystem
+    path: str
+    directory_id: uuid.UUID
+    cluster_id: str | None
+    """The cluster that it follows; None until it has followed a leader."""
+    lock: Lock
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the copy is."""
+        return join(self.path, METADATA)
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Remember, durably, which cluster it follows.
+
+        Raises:
+            ForeignDirectory: it follows another one.
+        """
+        if self.cluster_id is None:
+            _write(self.files, self.path, self.directory_id, cluster_id)
+            self.cluster_id = cluster_id
+        if self.cluster_id != cluster_id:
+            raise ForeignDirectory(
+                f"{self.path} follows cluster {self.cluster_id}, and the leader is of cluster"
+                f" {cluster_id}: give another --of, or another --data for this cluster"
+            )
+
+    def close(self) -> None:
+        """Let another process use it."""
+        self.lock.release()
+
+
+def open_directory(files: FileSystem, path: str) -> StandbyDirectory:
+    """Open a standby's directory, creating it if it is new.
+
+    Raises:
+        DirectoryLocked: another process uses it.
+        ForeignDirectory: it is a broker's, or it has other files.
+        DamagedFile, FormatFromTheFuture: who it is cannot be read.
+        DiskError: the disk failed.
+    """
+    _check_usable(files, path)
+    if not files.exists(path):
+        files.make_directory(path)
+    lock = files.lock(join(path, LOCK))
+    try:
+        # Again: the process that had the lock may have been a broker.
+        _check_usable(files, path)
+        directory_id, cluster_id = _identity(files, path)
+        metadata = join(path, METADATA)
+        if not files.exists(metadata):
+            files.make_directory(metadata)
+            files.sync_directory(path)
+    except BaseException:
+        lock.release()
+        raise
+    return StandbyDirectory(
+        files=files, path=path, directory_id=directory_id, cluster_id=cluster_id, lock=lock
+    )
+
+
+def _check_usable(files: FileSystem, path: str) -> None:
+    names = set(files.list(path)) if files.exists(path) else set()
+    if META_PROPERTIES in names:
+        raise ForeignDirectory(f"{path} is a broker's data directory: give another --data")
+    if PROPERTIES not in names and names - {LOCK, METADATA}:
+        other = min(names - {LOCK, METADATA})
+        raise ForeignDirectory(
+            f"{path} is no standby's directory, and it is not empty ({other}): give another --data"
+        )
+    if PROPERTIES not in names and METADATA in names and files.list(join(path, METADATA)):
+        raise ForeignDirectory(
+            f"{path} has metadata, and {PROPERTIES} is missing: restore it, or give an empty --data"
+        )
+
+
+def _identity(files: FileSystem, path: str) -> tuple[uuid.UUID, str | None]:
+    file = join(path, PROPERTIES)
+    if not files.exists(file):
+        directory_id = uuid.uuid4()
+        _write(files, path, directory_id, None)
+        return directory_id, None
+    pairs = _pairs(files.read_bytes(file), file)
+    try:
+        version = int(pairs["version"])
+        if version > VERSION:
+            raise FormatFromTheFuture(file, version, VERSION)
+        return uuid.UUID(hex=pairs["directory.id"]), pairs.get("cluster.id")
+    except (KeyError, ValueError) as error:
+        raise DamagedFile(file, f"it lacks {error}") from error
+
+
+def _pairs(data: bytes, file: str) -> Mapping[str, str]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise DamagedFile(file, "it is not text") from error
+    return dict(line.strip().partition("=")[::2] for line in lines if line.strip())
+
+
+def _write(files: FileSystem, path: str, directory_id: uuid.UUID, cluster_id: str | None) -> None:
+    lines = [f"version={VERSION}", f"directory.id={directory_id.hex}"]
+    if cluster_id is not None:
+        lines.append(f"cluster.id={cluster_id}")
+    files.replace_durably(join(path, PROPERTIES), "".join(f"{line}\n" for line in lines).encode())
+
+
+def leader_name(directory_id: uuid.UUID) -> str:
+    """Returns how a leader names this follower."""
+    return topic_id_text(directory_id)

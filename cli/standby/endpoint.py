@@ -1,0 +1,76 @@
+"""A standby's HTTP endpoint.
+
+GET /v1/standby          200, what `kompakt standby status` prints
+GET /metrics             200, Prometheus' text
+GET /health/live         200 while the process answers at all
+GET /health/ready        200 while it is current, else 503 with its state
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+from aiohttp import web
+from prometheus_client.core import Metric as Family
+
+from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.standby.progress import Progress, State
+from metrics import standby_names
+from metrics.collector import Scraper
+from metrics.families import counter, gauge
+from metrics.http_endpoint import HttpEndpoint
+from server.admin.http_guard import refusal
+from server.config.listeners.addresses import HttpListener
+
+STATUS = "/v1/standby"
+
+
+async def open_endpoint(address: HttpListener, progress: Progress) -> HttpEndpoint:
+    """Open the endpoint.
+
+    Raises:
+        CommandFailed: the address is in use or does not belong to this machine.
+    """
+
+    async def status(_: web.Request) -> web.Response:
+        return web.json_response(progress.as_json())
+
+    loop = asyncio.get_running_loop()
+    names = {each.lower() for each in (socket.gethostname(), address.host) if each}
+    endpoint = HttpEndpoint(
+        Scraper(StandbyCollector(progress)),
+        not_ready=lambda: None if progress.state is State.CURRENT else str(progress.state),
+        run_in_thread=lambda work: loop.run_in_executor(None, work),
+        guard=lambda request: refusal(
+            request.headers.get("Host"), request.headers.get("Origin"), names
+        ),
+        routes=[web.get(STATUS, status)],
+    )
+    try:
+        await endpoint.open(address.host, address.port)
+    except OSError as error:
+        await endpoint.close()
+        reason = error.strerror or error
+        raise CommandFailed(
+            EXIT_FAILED, f"cannot listen on {address}: {reason} (--http)"
+        ) from error
+    return endpoint
+
+
+class StandbyCollector:
+    """Turns the progress into Prometheus' families, in any thread: it only reads single values."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def collect(self) -> Iterator[Family]:
+        """Yields the families."""
+        progress = self._progress
+        facts, state, lag = progress.facts, progress.state, progress.lag
+        yield gauge(standby_names.STATE, [((each.value,), float(each is state)) for each in State])
+        yield gauge(standby_names.END, [((), facts.end)])
+        yield gauge(standby_names.LAG, [] if lag is None else [((), lag)])
+        yield gauge(standby_names.DISK_BYTES, [((), facts.disk_bytes)])
+        yield counter(standby_names.INSTALLS, [((), facts.installs)])

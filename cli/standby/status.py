@@ -1,0 +1,113 @@
+"""`kompakt standby status`: how far a standby is, or all standbys of a leader, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from cleaner.rules.text import count_text, duration_text, size_text
+from cli.base.command_end import EXIT_FAILED
+from cli.base.output import print_json, print_table
+from cli.compact.client import connected
+from cli.standby.progress import LAG_ENTRIES_MAX, State
+
+Json = dict[str, Any]
+
+AWAY_SECONDS = 60.0
+"""A follower that was not seen for longer is away; one that follows asks at least every few seconds."""
+TITLES = ("STANDBY", "HOST", "END", "LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD")
+
+
+async def show_standby(url: str, *, as_json: bool) -> int:
+    """Print a standby's state. Returns 1 unless it is current."""
+    async with connected(url, root="/v1/standby") as client:
+        found = await client.call("GET", "")
+    if as_json:
+        print_json(found)
+    else:
+        for line in _lines(found):
+            typer.echo(line)
+    return 0 if found["state"] == State.CURRENT else EXIT_FAILED
+
+
+async def show_leader(url: str, *, as_json: bool) -> int:
+    """Print the standbys of a leader. Returns 1 if one of them is away or far behind."""
+    async with connected(url, root="/v1/metadata") as client:
+        found = await client.call("GET", "/followers")
+    problems = list(_problems(found))
+    if as_json:
+        print_json(found)
+    else:
+        _print_leader(found)
+        for line in problems:
+            typer.echo(line)
+    return EXIT_FAILED if problems else 0
+
+
+def _lines(found: Json) -> Iterator[str]:
+    """Yields what a person wants to know about a standby."""
+    yield f"state       {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+    yield f"leader      {found['leader']}, cluster {found['cluster_id'] or 'not known yet'}"
+    yield f"directory   {found['directory']}, which leaders name {found['follower_id']}"
+    yield f"end         {found['end']}, term {found['term']}"
+    yield f"digest      {found['digest']}"
+    if found["lag"] is not None:
+        seen = duration_text(found["seen_seconds_ago"])
+        yield f"lag         {count_text(found['lag'], 'entry', 'entries')}, as of {seen} ago"
+    yield f"installs    {count_text(found['installs'], 'snapshot')} of the leader since its start"
+    download = found["download"]
+    if download is not None:
+        yield f"download    {_download_text(download)}"
+    advice = _advice(found["state"])
+    if advice:
+        yield f"to do       {advice}"
+
+
+def _advice(state: str) -> str:
+    match state:
+        case State.CURRENT:
+            return ""
+        case State.WAITING:
+            return "remove the reason above; the standby tries again by itself"
+        case State.INSTALLING | State.CATCHING_UP:
+            return "wait: it has not everything yet"
+        case _:
+            return "wait until it has reached its leader"
+
+
+def _print_leader(found: Json) -> None:
+    typer.echo(
+        f"cluster {found['cluster_id']}, term {found['term']}, entries {found['start']} to"
+        f" {found['end']}, digest {found['digest']}"
+    )
+    if not found["followers"]:
+        typer.echo("no standby has asked since the broker's start")
+        return
+    rows = [
+        (
+            each["id"],
+            each["host"],
+            str(each["end"]),
+            str(each["lag"]),
+            duration_text(each["seen_seconds_ago"]) + " ago",
+            str(each["installs"]),
+            "" if each["download"] is None else _download_text(each["download"]),
+        )
+        for each in found["followers"]
+    ]
+    print_table(TITLES, rows, texts=("STANDBY", "HOST", "DOWNLOAD"))
+
+
+def _problems(found: Json) -> Iterator[str]:
+    """Yields what is wrong with the standbys of a leader, and what to do."""
+    for each in found["followers"]:
+        if each["seen_seconds_ago"] > AWAY_SECONDS:
+            yield f"{each['id']} is away: start it again, or ignore it if it was taken down"
+        elif each["lag"] > LAG_ENTRIES_MAX and each["download"] is None:
+            yield f"{each['id']} is behind: kompakt standby status there says why"
+
+
+def _download_text(download: Json) -> str:
+    return f"{size_text(download['position'])} of {size_text(download['size'])}"
