@@ -1,1 +1,1 @@
-"""Logs of state machines: the cost of keeping snapshots in the log, in files of the leader, or in files of each copy."""
+"""Logs of state machines: the cost of snapshots in the log, in files of the leader, or of each copy."""

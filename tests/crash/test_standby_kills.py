@@ -153,7 +153,8 @@ def test_whatever_is_killed_all_copies_end_with_the_same_digest(tmp_path: Path) 
         admin = Admin(broker)
         for _ in range(KILLS):
             admin.change(rng.randrange(1, 4))
-            killed = rng.choice([broker, *copies])
+            processes: list[BrokerProcess | StandbyProcess] = [broker, *copies]
+            killed = rng.choice(processes)
             killed.kill()
             if killed is broker:
                 broker.start()
