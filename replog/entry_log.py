@@ -172,6 +172,8 @@ class EntryLog:
         """
         if index == self.start - 1:
             return self.previous_term
+        if index == self.end - 1:
+            return self.last_term
         for segment in self._segments:
             if segment.base <= index < segment.end:
                 if segment.header.previous_term == segment.last_term:

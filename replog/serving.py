@@ -18,13 +18,23 @@ from replog.messages import (
     SnapshotOffered,
 )
 from replog.replica import Replica, Role
+from replog.tail import Tail
 from storage.files.errors import MissingFile
 
 ANSWER_BYTES_MAX = 1 << 20
 
 
-def answer(replica: Replica, request: Request, bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
-    """Returns the leader's answer. At least one frame or byte, whatever `bytes_max` is."""
+def answer(
+    replica: Replica,
+    request: Request,
+    bytes_max: int = ANSWER_BYTES_MAX,
+    tail: Tail | None = None,
+) -> Answer:
+    """Returns the leader's answer. At least one frame or byte, whatever `bytes_max` is.
+
+    Args:
+        tail: the last frames of the log, if they are in memory.
+    """
     assert replica.role is Role.LEADER
     if isinstance(request, FetchSnapshot):
         return _snapshot_bytes(replica, request, bytes_max)
@@ -33,16 +43,18 @@ def answer(replica: Replica, request: Request, bytes_max: int = ANSWER_BYTES_MAX
         return _diverging(replica, request)
     if request.end < log.start:
         return _instead_of_entries(replica)
-    if log.term_at(request.end - 1) != request.last_term:
+    known = None if tail is None else tail.term_at(request.end - 1)
+    if (log.term_at(request.end - 1) if known is None else known) != request.last_term:
         is_begin = request.end == log.start
         return _instead_of_entries(replica) if is_begin else _diverging(replica, request)
-    return Entries(replica.term, request, _frames(replica, request.end, bytes_max))
+    return Entries(replica.term, request, _frames(replica, request.end, bytes_max, tail))
 
 
-def _frames(replica: Replica, start: int, bytes_max: int) -> list[Frame]:
+def _frames(replica: Replica, start: int, bytes_max: int, tail: Tail | None) -> list[Frame]:
     found: list[Frame] = []
     size = 0
-    for frame in replica.log.frames(start):
+    in_memory = None if tail is None else tail.since(start)
+    for frame in replica.log.frames(start) if in_memory is None else in_memory:
         size += sum(len(payload) for _, payload in frame.contents)
         if found and size > bytes_max:
             break

@@ -34,7 +34,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
-from replog.messages import Fetch, Request, SnapshotBytes
+from replog.messages import Entries, Fetch, Request, SnapshotBytes
 from storage.files.errors import StorageError
 
 T = TypeVar("T")
@@ -76,7 +76,8 @@ class Following:
         self._worker = worker
         self._pauses = pauses
         # State
-        self._term = UNKNOWN_EPOCH
+        # The leader's term; at first that of the last entry, which it has at least.
+        self._term = progress.facts.term or UNKNOWN_EPOCH
 
     async def run(self) -> None:
         """Follow until the task is cancelled.
@@ -125,7 +126,10 @@ class Following:
             await self._receive(answered)
             if answered.throttle_ms:
                 await asyncio.sleep(answered.throttle_ms / 1000)
-            request = await self._in_worker(self._copy.request)
+            following = await self._in_worker(self._copy.request)
+            if following == request and not isinstance(answered.answer, Entries):
+                raise _Retry(f"{self._leader} repeats an answer that changes nothing here")
+            request = following
 
     async def _join(self, client: BrokerClient) -> str:
         """Check the leader's cluster. Returns its id."""

@@ -48,7 +48,7 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
     if wrong_cluster(request.cluster_id, context):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, topics=())
     if not is_on_internal_listener(context) or not _names_only_the_metadata(request):
-        return _each_refused(request, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _each_unknown(request)
     (wanted,) = request.topics[0].partitions
     fault = epoch_fault(wanted.current_leader_epoch, context.broker.metadata_log.term)
     if fault is not None:
@@ -59,7 +59,7 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
 def refuse(
     request: FetchSnapshotRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> FetchSnapshotResponse:
-    return _each_refused(request, error_code, error_code)
+    return FetchSnapshotResponse(error_code=error_code, topics=())
 
 
 async def _piece(
@@ -146,13 +146,14 @@ def _response(part: SnapshotPart, *, throttle_time_ms: int = 0) -> FetchSnapshot
     )
 
 
-def _each_refused(
-    request: FetchSnapshotRequest, error_code: ErrorCode, each: ErrorCode
-) -> FetchSnapshotResponse:
-    """Returns the answer in which every partition has the error `each`."""
+def _each_unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """Returns the answer in which no partition exists."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def refused(topic: TopicSnapshot) -> TopicSnapshotParts:
-        partitions = lazy_array(lambda wanted: _refused(wanted, each), topic.partitions)
+    def unknown(topic: TopicSnapshot) -> TopicSnapshotParts:
+        partitions = lazy_array(lambda wanted: _refused(wanted, code), topic.partitions)
         return TopicSnapshotParts(name=topic.name, partitions=partitions)
 
-    return FetchSnapshotResponse(error_code=error_code, topics=lazy_array(refused, request.topics))
+    return FetchSnapshotResponse(
+        error_code=ErrorCode.NONE, topics=lazy_array(unknown, request.topics)
+    )

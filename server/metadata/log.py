@@ -20,6 +20,7 @@ from replog.offline_merge.merging_snapshotter import OfflineMerge
 from replog.replica import Replica, read_directory
 from replog.serving import answer
 from replog.snapshotter import InProcess, Snapshotter
+from replog.tail import Tail
 from replog.trigger import CompactionSettings, Reason, SnapshotterName
 from server.metadata.machine import MetadataMachine, Operation, encode_command
 from server.metadata.old_files import has_old_files, read_old_machine, remove_old_files
@@ -40,8 +41,8 @@ class MetadataLog:
     """The open log. One thread at a time. After a failed sync it is permanently out of service."""
 
     __slots__ = (
-        "_any_topic", "_directory", "_files", "_has_old_files", "_on_failure", "compactor", "machine",
-        "replica",
+        "_any_topic", "_directory", "_files", "_has_old_files", "_on_failure", "_tail", "compactor",
+        "machine", "replica",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +76,7 @@ class MetadataLog:
         self.compactor = Independent(self.replica, settings, _snapshotter(files, settings))
         # State
         self._has_old_files = False
+        self._tail = Tail()
 
     def recover(self) -> None:
         """Bring the machine to its last state, and open the log for appending.
@@ -107,6 +109,7 @@ class MetadataLog:
         except StorageError as error:
             self._report(error)
             raise
+        self._tail.appended(frame)
         return frame.entries()[0]
 
     def applied(self, entry: Entry) -> None:
@@ -114,8 +117,8 @@ class MetadataLog:
         self.replica.note_applied(entry)
 
     def answer(self, request: Request, bytes_max: int) -> Answer:
-        """Returns the answer to a follower, read from the disk. Raises StorageError."""
-        return answer(self.replica, request, bytes_max)
+        """Returns the answer to a follower, read from the disk if need be. Raises StorageError."""
+        return answer(self.replica, request, bytes_max, self._tail)
 
     def due(self, *, is_quiet: bool = False) -> Reason | None:
         """Returns why a snapshot should begin now; None if none should."""

@@ -119,7 +119,7 @@ async def fetch_entries(request: FetchRequest, context: RequestContext) -> Fetch
         return _response(request, _refused(context.log_failure(error), context))
     if connection.is_lost:
         return None
-    data = _partition_data(answer, context)
+    data = await _partition_data(answer, context)
     pause_s = broker.followers.charge(len(data.records or b""))
     if pause_s:
         connection.throttle(pause_s)
@@ -191,14 +191,15 @@ def leader(context: RequestContext) -> LeaderIdAndEpoch:
     )
 
 
-def _partition_data(answer: Answer, context: RequestContext) -> PartitionData:
+async def _partition_data(answer: Answer, context: RequestContext) -> PartitionData:
     if isinstance(answer, SnapshotOffered) and answer.snapshot == EMPTY:
         # There is no snapshot yet, so the follower's first entries are not ours.
         answer = Diverging(answer.leader_term, Fetch(0, 0), EMPTY.term, EMPTY.end)
     records = b""
     told: dict[str, EpochEndOffset | SnapshotId] = {}
     if isinstance(answer, Entries):
-        records = b"".join(map(encode_batch, answer.frames))
+        batches = [encode_batch(each) async for each in context.pace.paced(answer.frames)]
+        records = b"".join(batches)
     elif isinstance(answer, Diverging):
         told["diverging_epoch"] = EpochEndOffset(epoch=answer.term, end_offset=answer.end)
     else:

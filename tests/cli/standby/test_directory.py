@@ -1,93 +1,83 @@
-"""A standby's directory: one process, one cluster, and never a broker's."""
+"""A standby's directory: whose it is, and what is refused."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from cli.standby.directory import PROPERTIES, open_directory
+from cli.standby.directory import PROPERTIES, StandbyDirectory, open_directory
 from storage.files.errors import (
     DamagedFile,
     DirectoryLocked,
     ForeignDirectory,
     FormatFromTheFuture,
 )
-from tests.harness.memory_fs import MemoryFileSystem
+from storage.files.local_files import LocalFileSystem
 
-DIR = "/copy"
-FILE = f"{DIR}/{PROPERTIES}"
-
-
-def test_a_new_directory_gets_an_id_that_stays() -> None:
-    disk = MemoryFileSystem()
-    opened = open_directory(disk, DIR)
-    opened.close()
-    again = open_directory(disk, DIR)
-    assert again.directory_id == opened.directory_id
-    assert again.cluster_id is None
-    assert disk.exists(again.metadata_path)
+FILES = LocalFileSystem()
 
 
-def test_it_follows_one_cluster_for_ever() -> None:
-    disk = MemoryFileSystem()
-    opened = open_directory(disk, DIR)
-    opened.join_cluster("one")
-    opened.join_cluster("one")
-    opened.close()
-    again = open_directory(disk, DIR)
-    assert again.cluster_id == "one"
-    with pytest.raises(ForeignDirectory, match="follows cluster one, and the leader is of"):
-        again.join_cluster("two")
-    assert again.cluster_id == "one"
+def opened(path: Path) -> StandbyDirectory:
+    return open_directory(FILES, str(path))
 
 
-def test_a_second_process_is_refused() -> None:
-    disk = MemoryFileSystem()
-    open_directory(disk, DIR)
+def test_it_keeps_its_id_and_the_cluster_that_it_joined(tmp_path: Path) -> None:
+    first = opened(tmp_path / "copy")
+    assert first.cluster_id is None
+    first.join_cluster("ours")
+    first.close()
+
+    again = opened(tmp_path / "copy")
+
+    assert (again.directory_id, again.cluster_id) == (first.directory_id, "ours")
+    with pytest.raises(ForeignDirectory, match="follows cluster ours"):
+        again.join_cluster("theirs")
+    again.close()
+
+
+def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
+    first = opened(tmp_path / "copy")
     with pytest.raises(DirectoryLocked):
-        open_directory(disk, DIR)
+        opened(tmp_path / "copy")
+    first.close()
+    opened(tmp_path / "copy").close()
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("meta.properties", "is a broker's data directory: give another --data"),
-        ("letters.txt", r"is no standby's directory, and it is not empty \(letters.txt\)"),
+        ("meta.properties", "broker's data directory"),
+        ("photo.jpg", "not empty"),
+        ("metadata/1.replog", "has metadata"),
     ],
 )
-def test_a_directory_of_others_is_refused_and_left_alone(name: str, text: str) -> None:
-    disk = MemoryFileSystem()
-    disk.make_directory(DIR)
-    disk.write_bytes(f"{DIR}/{name}", b"x")
+def test_directories_of_others_are_refused_and_stay_as_they_are(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    before = sorted(tmp_path.rglob("*"))
+
     with pytest.raises(ForeignDirectory, match=text):
-        open_directory(disk, DIR)
-    assert disk.list(DIR) == [name]
+        opened(tmp_path)
 
-
-def test_a_copy_without_its_properties_is_refused() -> None:
-    disk = MemoryFileSystem()
-    opened = open_directory(disk, DIR)
-    opened.close()
-    disk.write_bytes(f"{opened.metadata_path}/1.replog", b"x")
-    disk.unlink(FILE)
-    with pytest.raises(ForeignDirectory, match=f"{PROPERTIES} is missing"):
-        open_directory(disk, DIR)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("content", "error"),
     [
-        ("version=2\ndirectory.id=0\n", FormatFromTheFuture),
-        ("version=1\n", DamagedFile),
-        ("version=one\n", DamagedFile),
-        ("version=1\ndirectory.id=none\n", DamagedFile),
-        ("", DamagedFile),
+        (b"", DamagedFile),
+        (b"\xff", DamagedFile),
+        (b"version=1\ndirectory.id=x\n", DamagedFile),
+        (b"version=2\ndirectory.id=00\n", FormatFromTheFuture),
     ],
 )
-def test_properties_that_cannot_be_read_are_refused(text: str, error: type[Exception]) -> None:
-    disk = MemoryFileSystem()
-    open_directory(disk, DIR).close()
-    disk.write_bytes(FILE, text.encode())
+def test_an_identity_that_cannot_be_read_stops_the_start(
+    tmp_path: Path, content: bytes, error: type[Exception]
+) -> None:
+    (tmp_path / PROPERTIES).write_bytes(content)
     with pytest.raises(error):
-        open_directory(disk, DIR)
-    assert disk.read_bytes(FILE) == text.encode()
-    disk.lock(f"{DIR}/.lock").release()
+        opened(tmp_path)

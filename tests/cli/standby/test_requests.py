@@ -1,9 +1,8 @@
-"""What a leader answers is checked before the follower gets it."""
+"""Answers that do not fit to the request are refused before the copy sees them."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from cli.standby.requests import (
     snapshot_answer,
     snapshot_request,
 )
-from protocol.messages import fetch_snapshot
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -26,124 +24,119 @@ from protocol.messages.fetch import (
 from protocol.messages.fetch import SnapshotId as OfferedId
 from protocol.messages.fetch_snapshot import (
     FetchSnapshotResponse,
+    SnapshotId,
     SnapshotPart,
     TopicSnapshotParts,
 )
+from protocol.messages.fetch_snapshot import LeaderIdAndEpoch as SnapshotLeader
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
+from replog import entry, messages
 from replog.batches import encode_batch
-from replog.entry import Frame, Kind, SnapshotId
-from replog.messages import Diverging, Entries, Fetch, FetchSnapshot, SnapshotBytes, SnapshotOffered
-from server.metadata.store import METADATA_TOPIC
+from replog.entry import Frame, Kind
 
-ASKER = Asker(directory_id=uuid.UUID(int=7), cluster_id="c", term=4)
-ASKED = Fetch(10, 3)
-TAKING = FetchSnapshot(SnapshotId(20, 3), 5)
-
-
-def fetched(**given: Any) -> FetchResponse:
-    values = {
-        "partition_index": 0,
-        "error_code": ErrorCode.NONE,
-        "high_watermark": 30,
-        "log_start_offset": 1,
-        "current_leader": LeaderIdAndEpoch(leader_id=1, leader_epoch=4),
-        "records": b"",
-    }
-    data = PartitionData(**(values | given))
-    topic = FetchableTopicResponse(topic=METADATA_TOPIC, partitions=(data,))
-    return FetchResponse(responses=(topic,))
-
-
-def took(**given: Any) -> FetchSnapshotResponse:
-    values = {
-        "index": 0,
-        "error_code": ErrorCode.NONE,
-        "snapshot_id": fetch_snapshot.SnapshotId(end_offset=20, epoch=3),
-        "current_leader": fetch_snapshot.LeaderIdAndEpoch(leader_id=1, leader_epoch=4),
-        "size": 9,
-        "position": 5,
-        "unaligned_records": b"abc",
-    }
-    part = SnapshotPart(**(values | given))
-    topic = TopicSnapshotParts(name=METADATA_TOPIC, partitions=(part,))
-    return FetchSnapshotResponse(error_code=ErrorCode.NONE, topics=(topic,))
+ASKED = messages.Fetch(5, 2)
+ASKER = Asker(directory_id=uuid.UUID(int=7), cluster_id="c", term=3)
+WANTED = messages.FetchSnapshot(entry.SnapshotId(5, 2), 10)
 
 
 def frame(index: int, term: int, count: int = 1) -> Frame:
-    return Frame(index, term, tuple((Kind.COMMAND, b"x") for _ in range(count)))
+    return Frame(index, term, ((Kind.COMMAND, b"x"),) * count)
 
 
-def test_a_request_says_where_the_log_ends_and_who_asks() -> None:
+def answer(*frames: Frame, **fields: object) -> FetchResponse:
+    values = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 9,
+        "current_leader": LeaderIdAndEpoch(leader_id=1, leader_epoch=3),
+        "records": b"".join(map(encode_batch, frames)),
+    } | fields
+    data = PartitionData(**values)  # type: ignore[arg-type]
+    return FetchResponse(responses=(FetchableTopicResponse(partitions=(data,)),))
+
+
+def test_a_request_says_who_asks_and_what_it_has() -> None:
     request = fetch_request(ASKED, ASKER)
-    ((partition,),) = (topic.partitions for topic in request.topics)
-    assert (partition.fetch_offset, partition.last_fetched_epoch) == (10, 3)
-    assert partition.current_leader_epoch == 4
-    assert partition.replica_directory_id == ASKER.directory_id
-    assert request.cluster_id == "c"
-    asked = snapshot_request(TAKING, ASKER)
-    ((wanted,),) = (topic.partitions for topic in asked.topics)
-    assert (wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch, wanted.position) == (20, 3, 5)
+    ((partition,),) = [topic.partitions for topic in request.topics]
+    assert (partition.fetch_offset, partition.last_fetched_epoch) == (5, 2)
+    assert (partition.replica_directory_id.int, request.cluster_id) == (7, "c")
+    ((wanted,),) = [t.partitions for t in snapshot_request(WANTED, ASKER).topics]
+    assert (wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch, wanted.position) == (5, 2, 10)
 
 
-def test_entries_a_diverging_epoch_and_a_snapshot_are_told_apart() -> None:
-    records = encode_batch(frame(10, 3, 2)) + encode_batch(frame(12, 4))
-    answered = fetch_answer(ASKED, fetched(records=records))
-    assert (answered.term, answered.end) == (4, 30)
-    assert isinstance(answered.answer, Entries)
-    assert [each.index for each in answered.answer.frames] == [10, 12]
-    diverging = fetched(diverging_epoch=EpochEndOffset(epoch=2, end_offset=7))
-    assert fetch_answer(ASKED, diverging).answer == Diverging(4, ASKED, 2, 7)
-    offered = fetched(snapshot_id=OfferedId(end_offset=25, epoch=4))
-    assert fetch_answer(ASKED, offered).answer == SnapshotOffered(4, SnapshotId(25, 4), 0)
-    assert snapshot_answer(TAKING, took()).answer == SnapshotBytes(
-        4, SnapshotId(20, 3), 5, b"abc", 9
-    )
+def test_the_three_answers_to_a_fetch() -> None:
+    frames = [frame(4, 2, 3), frame(7, 3)]
+    found = fetch_answer(ASKED, answer(*frames))
+    assert found.answer == messages.Entries(3, ASKED, frames)
+    assert (found.term, found.end) == (3, 9)
+    diverging = fetch_answer(ASKED, answer(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3)))
+    assert diverging.answer == messages.Diverging(3, ASKED, 1, 3)
+    offered = fetch_answer(ASKED, answer(snapshot_id=OfferedId(end_offset=8, epoch=2)))
+    assert offered.answer == messages.SnapshotOffered(3, entry.SnapshotId(8, 2), 0)
 
 
 @pytest.mark.parametrize(
     "response",
     [
-        FetchResponse(responses=()),
-        fetched(records=encode_batch(frame(11, 3))),
-        fetched(records=encode_batch(frame(8, 3))),
-        fetched(records=encode_batch(frame(10, 2))),
-        fetched(records=encode_batch(frame(10, 5))),
-        fetched(snapshot_id=OfferedId(end_offset=0, epoch=1)),
-        fetched(snapshot_id=OfferedId(end_offset=25, epoch=5)),
-        fetched(diverging_epoch=EpochEndOffset(epoch=5, end_offset=7)),
-        fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=0)),
-        fetched(records=b"no batch at all"),
+        pytest.param(answer(frame(6, 2)), id="entries_after_a_gap"),
+        pytest.param(answer(frame(4, 2)), id="entries_that_are_there_already"),
+        pytest.param(answer(frame(5, 1)), id="entries_of_an_older_term"),
+        pytest.param(answer(frame(5, 4)), id="entries_of_a_later_term_than_the_leaders"),
+        pytest.param(answer(records=b"garbage"), id="no_batches"),
+        pytest.param(answer(snapshot_id=OfferedId(end_offset=0, epoch=1)), id="no_snapshot"),
+        pytest.param(answer(snapshot_id=OfferedId(end_offset=9, epoch=4)), id="later_snapshot"),
+        pytest.param(
+            answer(diverging_epoch=EpochEndOffset(epoch=4, end_offset=2)), id="later_epoch"
+        ),
+        pytest.param(answer(diverging_epoch=EpochEndOffset(epoch=1, end_offset=0)), id="no_end"),
+        pytest.param(FetchResponse(responses=()), id="nothing"),
     ],
 )
-def test_an_answer_that_no_leader_gives_is_refused(response: FetchResponse) -> None:
+def test_what_is_no_answer_to_the_fetch_is_refused(response: FetchResponse) -> None:
     with pytest.raises(ProtocolError):
         fetch_answer(ASKED, response)
 
 
+def part(**fields: object) -> FetchSnapshotResponse:
+    values = {
+        "index": 0,
+        "error_code": 0,
+        "snapshot_id": SnapshotId(end_offset=5, epoch=2),
+        "current_leader": SnapshotLeader(leader_id=1, leader_epoch=3),
+        "size": 14,
+        "position": 10,
+        "unaligned_records": b"data",
+    } | fields
+    made = SnapshotPart(**values)  # type: ignore[arg-type]
+    topic = TopicSnapshotParts(name="t", partitions=(made,))
+    return FetchSnapshotResponse(error_code=0, topics=(topic,))
+
+
+def test_bytes_of_the_snapshot() -> None:
+    found = snapshot_answer(WANTED, part())
+    assert found.answer == messages.SnapshotBytes(3, WANTED.snapshot, 10, b"data", 14)
+
+
 @pytest.mark.parametrize(
     "response",
     [
-        FetchSnapshotResponse(error_code=ErrorCode.NONE, topics=()),
-        took(position=4),
-        took(snapshot_id=fetch_snapshot.SnapshotId(end_offset=21, epoch=3)),
-        took(unaligned_records=b""),
-        took(unaligned_records=b"abcdefg"),
+        pytest.param(part(snapshot_id=SnapshotId(end_offset=6, epoch=2)), id="another_snapshot"),
+        pytest.param(part(position=9), id="another_position"),
+        pytest.param(part(size=13), id="more_than_there_is"),
+        pytest.param(part(unaligned_records=b""), id="no_bytes"),
+        pytest.param(FetchSnapshotResponse(error_code=0, topics=()), id="nothing"),
     ],
 )
-def test_bytes_that_were_not_asked_for_are_refused(response: FetchSnapshotResponse) -> None:
+def test_what_is_no_piece_of_the_snapshot_is_refused(response: FetchSnapshotResponse) -> None:
     with pytest.raises(ProtocolError):
-        snapshot_answer(TAKING, response)
+        snapshot_answer(WANTED, response)
 
 
-def test_an_error_says_its_code_and_the_leader_s_term() -> None:
+def test_an_error_has_its_code_and_the_leaders_term() -> None:
     with pytest.raises(Refused) as refused:
-        fetch_answer(ASKED, fetched(error_code=ErrorCode.FENCED_LEADER_EPOCH))
-    assert (refused.value.code, refused.value.term) == (ErrorCode.FENCED_LEADER_EPOCH, 4)
-    with pytest.raises(Refused) as refused:
-        snapshot_answer(TAKING, took(error_code=12_345))
-    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    with pytest.raises(Refused):
-        fetch_answer(
-            ASKED, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, responses=())
-        )
+        fetch_answer(ASKED, answer(error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    assert (refused.value.code, refused.value.term) == (ErrorCode.FENCED_LEADER_EPOCH, 3)
+    with pytest.raises(Refused) as unknown:
+        fetch_answer(ASKED, FetchResponse(error_code=999, responses=()))
+    assert unknown.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

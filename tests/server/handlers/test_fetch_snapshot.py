@@ -1,4 +1,4 @@
-"""Followers read the metadata's log and its snapshots: on the internal listener, with ClusterAction."""
+"""The metadata's log over Fetch and FetchSnapshot, on the internal listener (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ from protocol.messages.fetch_snapshot import (
     TopicSnapshot,
 )
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.schema import copied
 from replog.batches import decode_batches
 from replog.checkpoints import verify_bytes
-from replog.entry import Kind
-from server.metadata.machine import decode_command
-from server.metadata.store import METADATA_TOPIC, METADATA_TOPIC_ID
+from server.metadata.followers import PIN_SECONDS, Followers
+from server.metadata.store import METADATA_TOPIC, METADATA_TOPIC_ID, Put
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import ServedBroker, serving_broker
 
@@ -41,203 +39,237 @@ INTERNAL = {
     "inter_broker_listener_name": "INTERNAL",
 }
 SNAPSHOTS_OFTEN = INTERNAL | {"replog_snapshot_u": "1000", "replog_catchup_entries": "0"}
-FOLLOWER = uuid.UUID(int=7)
-REPLICAS = ",".join(f"{each}:1" for each in range(400))
 
 
 @asynccontextmanager
 async def leading(
-    path: Path, listener: str = "INTERNAL", **properties: str
+    folder: Path, properties: dict[str, str] = INTERNAL
 ) -> AsyncIterator[tuple[ServedBroker, RawClient]]:
-    async with serving_broker(path, **(properties or INTERNAL)) as served:
-        yield served, await served.connect(listener)
+    """A broker with a few changes, and a client of its internal listener."""
+    async with serving_broker(folder, **properties) as served:
+        for number in range(5):
+            await put(served, number)
+        yield served, await served.connect("INTERNAL")
 
 
-def fetch(
-    offset: int, term: int, *, leader_epoch: int = -1, wait_ms: int = 0, cluster: str | None = None
-) -> FetchRequest:
-    partition = FetchPartition(
-        partition=0,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=term,
-        partition_max_bytes=1 << 20,
-        replica_directory_id=FOLLOWER,
+async def put(served: ServedBroker, number: int, value: str = "v") -> None:
+    await served.broker.metadata_log.txn((), [Put(key=f"/test/{number}", value=value)])
+
+
+def fetch(end: int, last_term: int, *, wait_ms: int = 0, **fields: object) -> FetchRequest:
+    cluster_id = fields.pop("cluster_id", None)
+    values = {
+        "partition": 0,
+        "fetch_offset": end,
+        "last_fetched_epoch": last_term,
+        "partition_max_bytes": 1 << 20,
+    } | fields
+    topic = FetchTopic(
+        topic=METADATA_TOPIC,
+        topic_id=METADATA_TOPIC_ID,
+        partitions=(FetchPartition(**values),),  # type: ignore[arg-type]
     )
-    topic = FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(partition,))
     return FetchRequest(
-        cluster_id=cluster, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=(topic,)
+        cluster_id=cluster_id,  # type: ignore[arg-type]
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        topics=(topic,),
     )
 
 
-async def fetched(client: RawClient, request: FetchRequest, version: int = 17) -> PartitionData:
+async def fetched(client: RawClient, request: FetchRequest, version: int = 18) -> PartitionData:
     response = await client.call(request, version, FetchResponse)
-    assert response.error_code == ErrorCode.NONE
-    ((data,),) = (topic.partitions for topic in response.responses)
+    assert response.error_code == 0
+    ((data,),) = [topic.partitions for topic in response.responses]
     return data
 
 
 def piece(
-    end: int,
-    term: int,
-    position: int,
-    *,
-    leader_epoch: int = -1,
-    max_bytes: int = 1 << 20,
-    follower: uuid.UUID = FOLLOWER,
-    topic: str = METADATA_TOPIC,
-    partition: int = 0,
-    cluster: str | None = None,
+    snapshot: SnapshotId, position: int = 0, *, epoch: int = -1, follower: int = 1
 ) -> FetchSnapshotRequest:
-    asked = PartitionSnapshot(
-        partition=partition,
-        current_leader_epoch=leader_epoch,
-        snapshot_id=SnapshotId(end_offset=end, epoch=term),
+    partition = PartitionSnapshot(
+        partition=0,
+        current_leader_epoch=epoch,
+        snapshot_id=snapshot,
         position=position,
-        replica_directory_id=follower,
+        replica_directory_id=uuid.UUID(int=follower),
     )
-    return FetchSnapshotRequest(
-        cluster_id=cluster,
-        max_bytes=max_bytes,
-        topics=(TopicSnapshot(name=topic, partitions=(asked,)),),
-    )
+    topic = TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,))
+    return FetchSnapshotRequest(topics=(topic,))
 
 
-async def part_of(client: RawClient, request: FetchSnapshotRequest) -> SnapshotPart:
+async def got(client: RawClient, request: FetchSnapshotRequest) -> SnapshotPart:
     response = await client.call(request, 1, FetchSnapshotResponse)
-    assert response.error_code == ErrorCode.NONE
-    ((part,),) = (topic.partitions for topic in response.topics)
+    assert response.error_code == 0
+    ((part,),) = [topic.partitions for topic in response.topics]
     return part
 
 
-async def test_a_follower_gets_the_entries_of_the_log_with_their_terms(tmp_path: Path) -> None:
-    async with leading(tmp_path) as (served, client):
-        await served.create("orders", 3)
-        data = await fetched(client, fetch(1, 0))
-        frames = decode_batches(copied(data.records or b""))
-        entries = [entry for frame in frames for entry in frame.entries()]
-        assert [entry.index for entry in entries] == list(range(1, data.high_watermark))
-        commands = [decode_command(each.payload) for each in entries if each.kind is Kind.COMMAND]
-        keys = [operation[1] for command in commands for operation in command]
-        assert "/topics/orders" in keys
-        assert not [key for key in keys if key.startswith(("/placed/", "/unsettled/"))]
-        assert data.current_leader.leader_epoch == served.broker.metadata_log.term
+async def offered(client: RawClient) -> SnapshotId:
+    """Returns the snapshot that a new follower must take."""
+    data = await fetched(client, fetch(1, 0))
+    return SnapshotId(end_offset=data.snapshot_id.end_offset, epoch=data.snapshot_id.epoch)
 
 
-@pytest.mark.parametrize("version", [12, 13, 17])
-async def test_each_version_that_names_the_last_term_can_follow(
-    tmp_path: Path, version: int
-) -> None:
+@pytest.mark.parametrize("version", [12, 13, 18])
+async def test_a_follower_gets_the_frames_after_its_log(tmp_path: Path, version: int) -> None:
     async with leading(tmp_path) as (served, client):
-        await served.create("orders")
+        store = served.broker.metadata_log
         data = await fetched(client, fetch(1, 0), version)
-        assert decode_batches(copied(data.records or b""))
+        frames = decode_batches(bytes(data.records or b""))  # type: ignore[arg-type]
+        assert [frame.index for frame in frames] == list(range(1, store.log_end))
+        assert (data.high_watermark, data.log_start_offset) == (store.log_end, 1)
+        assert data.current_leader.leader_epoch == store.term == frames[-1].term
+        rest = await fetched(client, fetch(store.log_end, store.term), version)
+        assert (rest.records, rest.error_code) == (b"", 0)
 
 
-async def test_on_another_listener_the_log_does_not_exist(tmp_path: Path) -> None:
-    async with leading(tmp_path, "PLAINTEXT") as (_, client):
-        data = await fetched(client, fetch(1, 0), 12)
-        assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        data = await fetched(client, fetch(1, 0))
-        assert data.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-        part = await part_of(client, piece(2, 1, 0))
-        assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_a_fetch_at_the_end_waits_for_the_next_entry(tmp_path: Path) -> None:
+async def test_a_fetch_at_the_end_is_answered_by_the_next_change(tmp_path: Path) -> None:
     async with leading(tmp_path) as (served, client):
-        await served.create("orders")
-        await served.broker.topics._settling.finish()
-        data = await fetched(client, fetch(1, 0))
-        last = decode_batches(copied(data.records or b""))[-1]
-        waiting = asyncio.create_task(fetched(client, fetch(last.end, last.term, wait_ms=60_000)))
-        await served.create("users")
-        found = decode_batches(copied((await waiting).records or b""))
-        assert found[0].index == last.end
+        store = served.broker.metadata_log
+        request = fetch(store.log_end, store.term, wait_ms=60_000)
+        waiting = asyncio.create_task(fetched(client, request))
+        listeners = served.broker._listeners
+        assert listeners is not None
+        connections = listeners._shared.connections
+        while not any(each._parked for each in connections):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        await put(served, 99)
+        frames = decode_batches(bytes((await waiting).records or b""))  # type: ignore[arg-type]
+        assert len(frames) == 1
 
 
-async def test_a_log_that_differs_gets_the_place_where_it_diverges(tmp_path: Path) -> None:
+async def test_a_log_that_differs_gets_the_end_of_what_is_common(tmp_path: Path) -> None:
     async with leading(tmp_path) as (served, client):
-        await served.create("orders")
-        data = await fetched(client, fetch(1000, 1))
-        assert not data.records
-        assert data.diverging_epoch.end_offset == data.high_watermark
+        store = served.broker.metadata_log
+        data = await fetched(client, fetch(store.log_end + 7, store.term))
+        diverging = data.diverging_epoch
+        assert (diverging.epoch, diverging.end_offset) == (store.term, store.log_end)
+        foreign = await fetched(client, fetch(1, 3))
+        assert (foreign.diverging_epoch.end_offset, foreign.snapshot_id.end_offset) == (1, -1)
 
 
-async def test_a_follower_of_another_cluster_or_a_later_term_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", [-1, 0, 1], ids=["unknown", "ours", "newer"])
+async def test_the_expected_leader_epoch_is_checked(tmp_path: Path, epoch: int) -> None:
+    codes = {
+        0: ErrorCode.NONE,
+        1: ErrorCode.UNKNOWN_LEADER_EPOCH,
+        -1: ErrorCode.FENCED_LEADER_EPOCH,
+    }
     async with leading(tmp_path) as (served, client):
-        response = await client.call(fetch(1, 0, cluster="another"), 17, FetchResponse)
-        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-        answer = await client.call(piece(2, 1, 0, cluster="another"), 1, FetchSnapshotResponse)
-        assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        expected = served.broker.metadata_log.term + epoch
+        request = fetch(1, 0, current_leader_epoch=expected)
+        snapshot = piece(SnapshotId(end_offset=9, epoch=1), epoch=expected)
+        data, part = await fetched(client, request), await got(client, snapshot)
+        assert data.error_code == codes[epoch]
+        assert part.error_code == (codes[epoch] or ErrorCode.SNAPSHOT_NOT_FOUND)
         term = served.broker.metadata_log.term
-        for epoch, code in (
-            (term + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-            (term - 1, ErrorCode.FENCED_LEADER_EPOCH),
-        ):
-            data = await fetched(client, fetch(1, 0, leader_epoch=epoch))
-            assert data.error_code == code
-            part = await part_of(client, piece(2, 1, 0, leader_epoch=epoch))
-            assert part.error_code == code
-            assert part.current_leader.leader_epoch == term
+        assert data.current_leader.leader_epoch == part.current_leader.leader_epoch == term
 
 
-async def test_a_follower_that_is_left_behind_gets_a_snapshot_piece_by_piece(
-    tmp_path: Path,
-) -> None:
-    async with leading(tmp_path, **SNAPSHOTS_OFTEN) as (served, client):
-        # Larger than the smallest piece.
-        for number in range(60):
-            await served.create(
-                f"topic-{number}", **{"leader.replication.throttled.replicas": REPLICAS}
-            )
-        await served.broker.topics._settling.finish()
-        offered = (await fetched(client, fetch(1, 0))).snapshot_id
-        assert offered.end_offset > 1
-        data, size, pieces = b"", 1, 0
-        while len(data) < size:
-            part = await part_of(
-                client, piece(offered.end_offset, offered.epoch, len(data), max_bytes=1)
-            )
-            assert part.error_code == ErrorCode.NONE
-            data, size, pieces = data + copied(part.unaligned_records or b""), part.size, pieces + 1
-        assert pieces > 1
-        checkpoint = verify_bytes(memoryview(data), "received")
-        assert checkpoint.snapshot.end == offered.end_offset
-        (follower,) = served.broker.followers.all()
-        assert follower.installs == 1
-        part = await part_of(client, piece(offered.end_offset, offered.epoch, size))
-        assert part.error_code == ErrorCode.POSITION_OUT_OF_RANGE
-        part = await part_of(client, piece(offered.end_offset, offered.epoch, -1))
-        assert part.error_code == ErrorCode.POSITION_OUT_OF_RANGE
-
-
-@pytest.mark.parametrize(("end", "term"), [(999, 1), (1, 0), (-1, -1)])
-async def test_a_snapshot_that_is_not_there_is_not_found(
-    tmp_path: Path, end: int, term: int
-) -> None:
+@pytest.mark.parametrize(("end", "term"), [(0, 0), (-1, 0), (1, -1)])
+async def test_positions_that_no_log_has_are_invalid(tmp_path: Path, end: int, term: int) -> None:
     async with leading(tmp_path) as (_, client):
-        part = await part_of(client, piece(end, term, 0))
+        assert (await fetched(client, fetch(end, term))).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_another_cluster_is_refused(tmp_path: Path) -> None:
+    async with leading(tmp_path) as (_, client):
+        entries = await client.call(fetch(1, 0, cluster_id="other"), 18, FetchResponse)
+        assert entries.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        snapshot = FetchSnapshotRequest(cluster_id="other", topics=())
+        answer = await client.call(snapshot, 1, FetchSnapshotResponse)
+        assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+async def test_on_other_listeners_the_metadata_does_not_exist(tmp_path: Path) -> None:
+    async with leading(tmp_path) as (served, _):
+        outside = await served.connect()
+        by_name = await fetched(outside, fetch(1, 0), 12)
+        by_id = await fetched(outside, fetch(1, 0), 18)
+        part = await got(outside, piece(SnapshotId(end_offset=2, epoch=1)))
+    assert by_name.error_code == part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert by_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_follower_far_behind_downloads_the_snapshot_in_pieces(tmp_path: Path) -> None:
+    async with leading(tmp_path, SNAPSHOTS_OFTEN) as (served, client):
+        for number in range(40):
+            await put(served, number, "x" * 20_000)
+        snapshot = await offered(client)
+        data = b""
+        while True:
+            part = await got(client, piece(snapshot, len(data)))
+            assert (part.error_code, part.position) == (0, len(data))
+            data += bytes(part.unaligned_records or b"")  # type: ignore[arg-type]
+            if len(data) == part.size:
+                break
+        assert verify_bytes(memoryview(data), "the file").snapshot.end == snapshot.end_offset
+        (follower,) = served.broker.followers.as_json(1)[:1]
+        assert (follower["installs"], follower["download"]) == (1, None)
+
+
+@pytest.mark.parametrize("position", [-1, 1 << 40])
+async def test_a_position_outside_of_the_snapshot_is_refused(tmp_path: Path, position: int) -> None:
+    async with leading(tmp_path, SNAPSHOTS_OFTEN) as (_, client):
+        part = await got(client, piece(await offered(client), position))
+        assert part.error_code == ErrorCode.POSITION_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("end", [1, 2, 1 << 50])
+async def test_a_snapshot_that_is_not_there_is_not_found(tmp_path: Path, end: int) -> None:
+    async with leading(tmp_path) as (_, client):
+        part = await got(client, piece(SnapshotId(end_offset=end, epoch=int(end > 1))))
         assert part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
 
 
-@pytest.mark.parametrize(("topic", "partition"), [("orders", 0), (METADATA_TOPIC, 1)])
-async def test_only_the_metadata_has_snapshots(tmp_path: Path, topic: str, partition: int) -> None:
-    async with leading(tmp_path) as (served, client):
-        await served.create("orders")
-        part = await part_of(client, piece(2, 1, 0, topic=topic, partition=partition))
-        assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def test_a_download_too_many_is_throttled_and_takes_no_place(tmp_path: Path) -> None:
+    properties = SNAPSHOTS_OFTEN | {"replog_follower_snapshots_max": "1"}
+    async with leading(tmp_path, properties) as (served, client):
+        for number in range(40):
+            await put(served, number, "x" * 40_000)
+        snapshot = await offered(client)
+        assert (await got(client, piece(snapshot, follower=1))).error_code == 0
+        second = await client.call(piece(snapshot, follower=2), 1, FetchSnapshotResponse)
+        assert second.throttle_time_ms > 0
+        code = second.topics[0].partitions[0].error_code
+        assert code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert served.broker.followers.downloading_count == 1
 
 
-async def test_too_many_downloads_are_sent_away_for_a_while(tmp_path: Path) -> None:
-    settings = SNAPSHOTS_OFTEN | {"replog_follower_snapshots_max": "1"}
-    async with leading(tmp_path, **settings) as (served, client):
-        for number in range(8):
-            await served.create(f"topic-{number}")
-        served.broker.followers.admit("another", served.broker.metadata_log._log.replica.snapshot)
-        offered = (await fetched(client, fetch(1, 0))).snapshot_id
-        request = piece(offered.end_offset, offered.epoch, 0)
-        response = await client.call(request, 1, FetchSnapshotResponse)
-        ((part,),) = (topic.partitions for topic in response.topics)
-        assert part.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert response.throttle_time_ms > 0
+async def test_a_snapshot_that_is_downloaded_stays_until_a_minute_without_a_request(
+    tmp_path: Path,
+) -> None:
+    async with leading(tmp_path, SNAPSHOTS_OFTEN) as (served, client):
+        for number in range(40):
+            await put(served, number, "x" * 40_000)
+        now_s = 0.0
+        followers = Followers(snapshots_max=1, bytes_per_second=1 << 40, clock=lambda: now_s)
+        served.broker.followers = followers
+        served.broker.metadata_log.pin_snapshots(followers.pinned)
+        snapshot = await offered(client)
+        first = await got(client, piece(snapshot))
+        for number in range(5):
+            await put(served, number, "y" * 40_000)
+        assert await offered(client) != snapshot, "there is a newer one"
+        position = len(bytes(first.unaligned_records or b""))  # type: ignore[arg-type]
+        assert (await got(client, piece(snapshot, position))).error_code == 0
+        use = served.broker.metadata_log._log.compactor
+        assert use.disk_use().total_bytes <= use.bound_bytes()
+        now_s = 2 * PIN_SECONDS
+        for number in range(5):
+            await put(served, number, "z" * 40_000)
+        part = await got(client, piece(snapshot, position))
+        assert part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+async def test_several_partitions_do_not_exist_even_if_the_metadata_is_among_them(
+    tmp_path: Path,
+) -> None:
+    async with leading(tmp_path) as (_, client):
+        (topic,) = piece(SnapshotId(end_offset=2, epoch=1)).topics
+        answer = await client.call(
+            FetchSnapshotRequest(topics=(topic, topic)), 1, FetchSnapshotResponse
+        )
+        found = [part.error_code for each in answer.topics for part in each.partitions]
+        assert found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2

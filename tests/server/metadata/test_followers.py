@@ -1,4 +1,4 @@
-"""What a leader allows its followers: how many downloads, how many bytes, and for how long."""
+"""What a leader knows of its followers, and how it bounds them."""
 
 from __future__ import annotations
 
@@ -7,104 +7,104 @@ import pytest
 from replog.entry import SnapshotId
 from server.metadata.followers import FOLLOWERS_MAX, PIN_SECONDS, Followers
 
-FIRST, SECOND = SnapshotId(10, 1), SnapshotId(20, 1)
+OLD, NEW = SnapshotId(10, 1), SnapshotId(20, 1)
 
 
-class Clock:
-    """A clock that the test moves."""
+class World:
+    """Followers under a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+        self.followers = Followers(snapshots_max=2, bytes_per_second=1000, clock=lambda: self.now_s)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def world() -> World:
+    return World()
 
 
-@pytest.fixture
-def followers(clock: Clock) -> Followers:
-    return Followers(snapshots_max=2, bytes_per_second=1000, clock=clock)
+def test_a_further_download_is_not_admitted_until_one_is_complete(world: World) -> None:
+    followers = world.followers
+    first = followers.seen("a", "host")
+    assert followers.admit("a", OLD)
+    assert followers.admit("b", OLD)
+    assert not followers.admit("c", OLD)
+    assert followers.admit("a", OLD), "who has a download continues it"
+
+    followers.took(first, 50, 100)
+    assert (first.position, first.size, first.installs) == (50, 100, 0)
+    assert not followers.admit("c", OLD)
+    followers.took(first, 100, 100)
+
+    assert (first.position, first.installs) == (None, 1)
+    assert followers.admit("c", OLD)
 
 
-def test_only_so_many_followers_download_at_the_same_time(followers: Followers) -> None:
-    assert followers.admit("a", FIRST)
-    assert followers.admit("b", FIRST)
-    assert not followers.admit("c", FIRST)
-    assert followers.admit("a", FIRST), "it continues"
-    followers.end_download("b")
-    assert followers.admit("c", FIRST)
-    assert followers.downloading_count == 2
-
-
-def test_a_download_keeps_its_snapshot_until_a_minute_after_its_last_piece(
-    followers: Followers, clock: Clock
-) -> None:
-    assert followers.admit("a", FIRST)
-    clock.now_s += PIN_SECONDS - 1
-    assert followers.pinned() == {FIRST}
-    assert followers.admit("a", FIRST)
-    clock.now_s += PIN_SECONDS - 1
-    assert followers.pinned() == {FIRST}
-    clock.now_s += 1
-    assert followers.pinned() == set()
+def test_a_snapshot_is_pinned_while_its_next_piece_comes_within_a_minute(world: World) -> None:
+    followers = world.followers
+    followers.admit("a", OLD)
+    world.now_s += PIN_SECONDS - 1
+    followers.admit("a", OLD)
+    followers.admit("b", NEW)
+    world.now_s += PIN_SECONDS - 1
+    assert set(followers.pinned()) == {OLD, NEW}
+    world.now_s += 1
+    assert not followers.pinned()
     assert followers.downloading_count == 0
 
 
-def test_a_follower_that_takes_another_snapshot_lets_the_first_go(followers: Followers) -> None:
-    followers.admit("a", FIRST)
-    followers.admit("a", SECOND)
-    assert followers.pinned() == {SECOND}
+def test_a_follower_that_takes_another_snapshot_lets_the_first_one_go(world: World) -> None:
+    world.followers.admit("a", OLD)
+    world.followers.admit("a", NEW)
+    assert set(world.followers.pinned()) == {NEW}
 
 
-def test_the_last_byte_counts_as_an_install_and_makes_room(followers: Followers) -> None:
-    facts = followers.seen("a", "host")
-    followers.admit("a", FIRST)
-    followers.took(facts, 400, 1000)
-    assert (facts.position, facts.size, facts.installs) == (400, 1000, 0)
-    followers.took(facts, 1000, 1000)
-    assert (facts.position, facts.installs) == (None, 1)
-    assert followers.pinned() == set()
+def test_a_follower_that_vanished_does_not_keep_others_waiting(world: World) -> None:
+    followers = world.followers
+    followers.admit("a", OLD)
+    followers.admit("b", OLD)
+    world.now_s += PIN_SECONDS
+    assert followers.admit("c", OLD)
 
 
-def test_followers_pay_for_their_bytes_together(followers: Followers, clock: Clock) -> None:
-    assert followers.charge(1000) == 0, "a second's worth is no reason to pause"
-    assert followers.charge(1000) == pytest.approx(1.0)
-    assert followers.charge(500) == pytest.approx(1.5)
-    clock.now_s += 2.5
-    assert followers.charge(1000) == 0
+def test_followers_pause_for_the_bytes_that_they_have_taken_together(world: World) -> None:
+    followers = world.followers
+    assert followers.charge(1000) == 0, "a second's bytes at once"
+    assert followers.charge(500) == pytest.approx(0.5)
+    world.now_s += 10
+    assert followers.charge(1000) == 0, "what was not used is not saved up"
+    assert followers.charge(3000) == pytest.approx(3)
 
 
-def test_the_least_recently_seen_follower_is_forgotten_first(followers: Followers) -> None:
+def test_the_follower_seen_longest_ago_is_forgotten_for_a_new_one(world: World) -> None:
+    followers = world.followers
     for number in range(FOLLOWERS_MAX):
-        followers.seen(f"f{number}", "host", number)
-    followers.seen("f0", "host", 5)
-    followers.seen("new", "host", 0)
-    names = [each.id for each in followers.all()]
-    assert len(names) == FOLLOWERS_MAX
-    assert "f1" not in names
-    assert names[-2:] == ["f0", "new"]
+        followers.seen(f"f{number}", "host")
+    followers.seen("f0", "host")
+    followers.seen("new", "host")
+
+    known = [each.id for each in followers.all()]
+    assert len(known) == FOLLOWERS_MAX
+    assert known[-2:] == ["f0", "new"]
+    assert "f1" not in known
 
 
-def test_programs_get_lag_and_time_since_the_last_request(
-    followers: Followers, clock: Clock
-) -> None:
-    followers.seen("a", "first-host", 90)
-    clock.now_s += 2.5
-    followers.took(followers.seen("b", "second-host"), 3, 10)
-    clock.now_s += 1
-    b, a = followers.as_json(100)
-    assert a == {
-        "id": "a", "host": "first-host", "end": 90, "lag": 10, "seen_seconds_ago": 3.5,
-        "installs": 0, "download": None,
-    }  # fmt: skip
-    assert b["download"] == {"position": 3, "size": 10}
-    assert b["seen_seconds_ago"] == 1.0
+def test_programs_get_each_follower_with_its_lag_and_its_download(world: World) -> None:
+    followers = world.followers
+    followers.seen("a", "10.0.0.1", 7)
+    world.now_s += 5
+    followers.took(followers.seen("b", "10.0.0.2"), 10, 40)
+    world.now_s += 1
 
+    newest, oldest = followers.as_json(12)
 
-def test_a_fetch_of_entries_says_that_no_download_goes_on(followers: Followers) -> None:
-    followers.took(followers.seen("a", "host"), 3, 10)
-    assert followers.seen("a", "host", 50).position is None
+    assert newest["download"] == {"position": 10, "size": 40}
+    assert oldest == {
+        "id": "a",
+        "host": "10.0.0.1",
+        "end": 7,
+        "lag": 5,
+        "seen_seconds_ago": 6.0,
+        "installs": 0,
+        "download": None,
+    }
