@@ -285,6 +285,11 @@ class Broker:
         return self._stores.cluster
 
     @property
+    def checkpoints(self) -> CheckpointUpkeep | None:
+        """The coordinators' checkpoints; None until the broker serves."""
+        return self._checkpoints
+
+    @property
     def metadata_revision(self) -> int:
         """Number of changes that the metadata store has made durable."""
         return 0 if self._stores is None else self._stores.cluster.revision

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cleaner.pacing.throttle import Throttle
+from server.coordination.checkpoint_offers import CheckpointOffers
 from server.coordination.checkpoint_upkeep import CheckpointedTopic, CheckpointUpkeep
 from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
 from server.coordination.groups.offset_commands import OffsetCommands
@@ -165,4 +166,5 @@ def checkpoint_upkeep_of(broker: Broker, throttle: Throttle | None) -> Checkpoin
         broker.executors.checkpoints,
         throttle=throttle or Throttle(cleaner.io_rates, clock=broker.clock.monotonic),
         memory_bytes=cleaner.map_bytes,
+        offers=CheckpointOffers(broker.executors.lookups, clock=broker.clock.monotonic),
     )

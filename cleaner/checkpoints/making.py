@@ -9,6 +9,8 @@ of the new part, and holds no lock. If the last checkpoint does not count, the p
 If the keys do not fit into the memory, the checkpoint ends before the first batch without room; the next
 one continues there. A crash leaves the last checkpoint or the new one, and perhaps a part, which the
 next pass replaces.
+
+`live_digest` is the same pass without a file.
 """
 
 from __future__ import annotations
@@ -66,6 +68,18 @@ class CheckpointOrder:
     """Whether the log is one of `__consumer_offsets` (see `LiveRecords`)."""
     memory_bytes: int
     """The most memory for keys."""
+    is_copy: bool = False
+    """Whether the log is a standby's copy (see `objection`). If its checkpoint does not count, nothing
+    has the state, so no other checkpoint is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDigest:
+    """The digest of the records of which the state at an offset consists."""
+
+    end_offset: Offset
+    records: int
+    digest: int
 
 
 def make_checkpoint(order: CheckpointOrder, meter: PassMeter) -> MadeCheckpoint | None:
@@ -74,21 +88,46 @@ def make_checkpoint(order: CheckpointOrder, meter: PassMeter) -> MadeCheckpoint 
     Raises:
         CleaningAborted: the meter says so, or the log was truncated or deleted.
         CorruptBatch, UnknownRecord, DecompressionTooLarge: a load could not read the log either.
+        DamagedFile: the log is a copy, and its checkpoint does not count.
         StorageError: the disk failed. The last checkpoint is as before.
     """
     with ExitStack() as stack:
-        for each in order.view.segments:
-            # A cleaning pass may swap segments meanwhile: both readings must see the same records.
-            each.segment.files.pin()
-            stack.callback(each.segment.files.unpin)
-        last = _last_checkpoint(order, stack)
-        if last is not None:
-            found = _find(order, last, meter)
-            if found is not None:
-                return _write(order, last, found, meter)
-        found = _find(order, None, meter)
-        assert found is not None
-        return _write(order, None, found, meter)
+        last, found = _found(order, meter, stack)
+        return _write(order, last, found, meter)
+
+
+def live_digest(order: CheckpointOrder, meter: PassMeter) -> LiveDigest:
+    """Returns the digest that a checkpoint would have that ends at the view's high watermark.
+
+    If there is no room for all keys, it ends before. Blocks, and raises as `make_checkpoint`.
+    """
+    with ExitStack() as stack:
+        last, live = _found(order, meter, stack)
+        for _ in _copies(order, last, live, Offset(live.next_offset), meter):
+            pass
+        return LiveDigest(
+            end_offset=Offset(live.next_offset), records=live.copied, digest=live.digest
+        )
+
+
+def _found(
+    order: CheckpointOrder, meter: PassMeter, stack: ExitStack
+) -> tuple[CheckpointReader | None, LiveRecords]:
+    """Returns the last checkpoint, if it counts, and the noted records."""
+    for each in order.view.segments:
+        # A cleaning pass may swap segments meanwhile: both readings must see the same records.
+        each.segment.files.pin()
+        stack.callback(each.segment.files.unpin)
+    last = _last_checkpoint(order, stack)
+    found = None if last is None else _find(order, last, meter)
+    if found is not None:
+        return last, found
+    if order.is_copy and order.view.log_start_offset > 0:
+        path = checkpoint_path(order.log.directory)
+        raise DamagedFile(path, "it does not count, and the copy has no log before its end")
+    found = _find(order, None, meter)
+    assert found is not None
+    return None, found
 
 
 def _last_checkpoint(order: CheckpointOrder, stack: ExitStack) -> CheckpointReader | None:
@@ -97,7 +136,8 @@ def _last_checkpoint(order: CheckpointOrder, stack: ExitStack) -> CheckpointRead
     with suppress(MissingFile, DamagedFile, FormatFromTheFuture):
         reader = CheckpointReader(_fs(log), checkpoint_path(log.directory))
         stack.enter_context(reader)
-        if objection(reader.header, place_in(log, reader.header.end_offset)) is None:
+        place = place_in(log, reader.header.end_offset)
+        if objection(reader.header, place, is_copy=order.is_copy) is None:
             return reader
     return None
 
@@ -108,7 +148,7 @@ def _find(
     """Note the records that count. Returns None if the last checkpoint does not count after all."""
     view = order.view
     start = view.log_start_offset if last is None else last.header.end_offset
-    keys_max = view.high_watermark - start + SPARE_KEYS
+    keys_max = max(view.high_watermark - start, 0) + SPARE_KEYS
     live = LiveRecords(
         view.hash_key,
         keys_max=min(keys_max, max(order.memory_bytes // KEY_BYTES, SPARE_KEYS)),
@@ -144,7 +184,7 @@ def _write(
     header = CheckpointHeader(
         topic_id=order.log.topic_id,
         partition=order.log.topic_partition.partition,
-        start_offset=order.view.log_start_offset,
+        start_offset=_state_start(order, last),
         end_offset=Offset(live.next_offset),
         last_epoch=Epoch(live.last_epoch),
         last_crc=live.last_crc,
@@ -154,7 +194,7 @@ def _write(
     unlink_if_there(fs, part)
     file = fs.open(part, create=True)
     try:
-        _fill(file, header, _copies(order, last, live, header, meter), live, meter)
+        _fill(file, header, _copies(order, last, live, header.end_offset, meter), live, meter)
         size = file.size
     except BaseException:
         file.close()
@@ -167,6 +207,13 @@ def _write(
     return MadeCheckpoint(
         end_offset=header.end_offset, size=size, records=live.copied, digest=live.digest
     )
+
+
+def _state_start(order: CheckpointOrder, last: CheckpointReader | None) -> Offset:
+    """Returns the start of the log whose records the state consists of: a copy's starts later."""
+    if order.is_copy and last is not None:
+        return last.header.start_offset
+    return order.view.log_start_offset
 
 
 def _fill(
@@ -199,17 +246,17 @@ def _copies(
     order: CheckpointOrder,
     last: CheckpointReader | None,
     live: LiveRecords,
-    header: CheckpointHeader,
+    end_offset: Offset,
     meter: PassMeter,
 ) -> Iterator[bytes]:
     """Yields the batches of the new checkpoint."""
-    start = header.start_offset
+    start = order.view.log_start_offset
     if last is not None:
         start = last.header.end_offset
         for piece in last.pieces():
             meter.read(len(piece))
             yield live.copy(piece, end_offset=0, in_checkpoint=True).output
-    yield from _log_steps(order, start, live.copy, meter, end_offset=header.end_offset)
+    yield from _log_steps(order, start, live.copy, meter, end_offset=end_offset)
     yield live.finish()
 
 

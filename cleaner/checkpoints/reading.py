@@ -59,7 +59,15 @@ class CheckpointReader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Returns bytes of the file as they are, fewer only at its end. Any thread. Raises DiskError."""
+        return self._file.read_at(position, size)
 
     @property
     def footer_at(self) -> int:

@@ -12,6 +12,11 @@ A load may use a checkpoint only if it then has the state that the log alone wou
                     still open in the checkpoint. The reader of that part finds the gaps.
 
 Cleaning before the end does no harm: it drops only what the state does not have.
+
+A standby's copy of a log (`cli/standby/partition_copy.py`) is the exception to "same log": it drops the
+log before its checkpoint, so it starts where the checkpoint ends, or in between, and the checkpoint is
+the only thing that has the state there. A log that is not a copy must never be judged so: where
+DeleteRecords has moved its start to the checkpoint's end, the records below are deleted.
 """
 
 from __future__ import annotations
@@ -49,11 +54,18 @@ class LogPlace:
     """None if no batch of the log ends there."""
 
 
-def objection(header: CheckpointHeader, place: LogPlace) -> str | None:
-    """Returns why a checkpoint does not count for a log; None if it does, unless there is a gap."""
+def objection(header: CheckpointHeader, place: LogPlace, *, is_copy: bool = False) -> str | None:
+    """Returns why a checkpoint does not count for a log; None if it does, unless there is a gap.
+
+    Args:
+        is_copy: whether the log is a standby's copy, which drops what its checkpoint has.
+    """
     if (header.topic_id, header.partition) != (place.topic_id, place.partition):
         return "it belongs to another topic or partition"
-    if header.start_offset != place.start_offset:
+    if is_copy and header.end_offset == place.start_offset:
+        # The batch that ended there is gone with the log before it.
+        return None
+    if not is_copy and header.start_offset != place.start_offset:
         return f"the log starts at {place.start_offset}, no longer at {header.start_offset}"
     if header.end_offset > place.high_watermark:
         return f"it ends at {header.end_offset}, the log at {place.high_watermark}"

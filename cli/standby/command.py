@@ -18,7 +18,7 @@ HTTP = "127.0.0.1:9646"
 
 app = typer.Typer(
     name="standby",
-    help="Follow a broker's metadata from another process or machine.",
+    help="Follow a broker's metadata, offsets and transactions from another process or machine.",
     invoke_without_command=True,
 )
 
@@ -49,8 +49,9 @@ def standby(
 ) -> None:
     """Follow a broker's metadata until SIGTERM or Ctrl-C.
 
-    Keeps a copy of the broker's topics, configurations, ACLs and users in DIR. Prints a line when its
-    state changes, and while it downloads a snapshot.
+    Keeps a copy of the broker's topics, configurations, ACLs and users in DIR, and of its committed
+    offsets, groups and transactions. Prints a line when its state changes, and while it downloads a
+    snapshot.
     """
     if context.invoked_subcommand is None:
         end(lambda: _follow(of, data, http, as_json=as_json))
@@ -93,12 +94,26 @@ def status(
             help="Ask the broker instead: URL of its HTTP listener (http.listener). Lists all standbys.",
         ),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Compare each partition of the coordinators' topics with the broker's: the digests of"
+            " the states at equal offsets. Reads all of the copies, and takes a while.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show how far a standby is, or, with --of, all standbys of a broker."""
     from cli.standby.status import show_leader, show_standby
 
     if of is not None:
+        if verify:
+            end(_refuse_verify_of)
         leader = of
         run(lambda: show_leader(leader, as_json=as_json))
-    run(lambda: show_standby(url, as_json=as_json))
+    run(lambda: show_standby(url, as_json=as_json, verifies=verify))
+
+
+def _refuse_verify_of() -> int:
+    raise CommandFailed(EXIT_USAGE, "--verify asks a standby (--url), so it does not go with --of")

@@ -1,6 +1,9 @@
 """A standby's HTTP endpoint.
 
 GET /v1/standby          200, what `kompakt standby status` prints
+POST /v1/standby/verification
+                         200, after a comparison of the coordinators' copies with the leader's, a
+                         partition at a time; 502 if the leader cannot be reached
 GET /metrics             200, Prometheus' text
 GET /health/live         200 while the process answers at all
 GET /health/ready        200 while it is current, else 503 with its state
@@ -16,6 +19,7 @@ from aiohttp import web
 from prometheus_client.core import Metric as Family
 
 from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.standby.coordinator_following import CoordinatorFollowing
 from cli.standby.progress import Progress, State
 from metrics import standby_names
 from metrics.collector import Scraper
@@ -25,9 +29,12 @@ from server.admin.http_guard import refusal
 from server.config.listeners.addresses import HttpListener
 
 STATUS = "/v1/standby"
+VERIFICATION = f"{STATUS}/verification"
 
 
-async def open_endpoint(address: HttpListener, progress: Progress) -> HttpEndpoint:
+async def open_endpoint(
+    address: HttpListener, progress: Progress, coordinators: CoordinatorFollowing
+) -> HttpEndpoint:
     """Open the endpoint.
 
     Raises:
@@ -36,6 +43,12 @@ async def open_endpoint(address: HttpListener, progress: Progress) -> HttpEndpoi
 
     async def status(_: web.Request) -> web.Response:
         return web.json_response(progress.as_json())
+
+    async def verification(_: web.Request) -> web.Response:
+        try:
+            return web.json_response({"partitions": await coordinators.verify()})
+        except CommandFailed as error:
+            return web.json_response({"error": str(error)}, status=502)
 
     loop = asyncio.get_running_loop()
     names = {each.lower() for each in (socket.gethostname(), address.host) if each}
@@ -46,7 +59,7 @@ async def open_endpoint(address: HttpListener, progress: Progress) -> HttpEndpoi
         guard=lambda request: refusal(
             request.headers.get("Host"), request.headers.get("Origin"), names
         ),
-        routes=[web.get(STATUS, status)],
+        routes=[web.get(STATUS, status), web.post(VERIFICATION, verification)],
     )
     try:
         await endpoint.open(address.host, address.port)
@@ -74,3 +87,14 @@ class StandbyCollector:
         yield gauge(standby_names.LAG, [] if lag is None else [((), lag)])
         yield gauge(standby_names.DISK_BYTES, [((), facts.disk_bytes)])
         yield counter(standby_names.INSTALLS, [((), facts.installs)])
+        topics = progress.coordinators
+        yield gauge(standby_names.COPY_LAG, [((each.name,), each.lag) for each in topics])
+        yield gauge(
+            standby_names.COPY_WAITING, [((each.name,), len(each.waiting)) for each in topics]
+        )
+        yield gauge(
+            standby_names.COPY_DISK_BYTES, [((each.name,), each.disk_bytes) for each in topics]
+        )
+        yield counter(
+            standby_names.COPY_INSTALLS, [((each.name,), each.installs) for each in topics]
+        )

@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 from time import monotonic
 
+from cli.standby.followed_topics import FollowedTopic, followed_topics
 from replog.following import Follower
 from replog.independent import Independent
 from replog.messages import Answer, Fetch, Request
@@ -38,6 +39,8 @@ class CopyFacts:
     installs: int
     """Snapshots that were taken from a leader since the start."""
     disk_bytes: int
+    topics: tuple[FollowedTopic, ...] = ()
+    """The coordinators' topics."""
 
 
 class MetadataCopy:
@@ -114,6 +117,7 @@ class MetadataCopy:
             snapshot_end=replica.snapshot.end,
             installs=self._follower.installs,
             disk_bytes=self._compactor.disk_use().total_bytes + self._follower.writing_bytes(),
+            topics=followed_topics(machine),
         )
 
     def stop(self) -> None:

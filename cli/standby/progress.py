@@ -13,10 +13,11 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from cleaner.rules.text import duration_text, size_text
 from cli.base.text import time_text
+from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
 
 LAG_ENTRIES_MAX = 1_000
@@ -63,7 +64,8 @@ class Progress:
     """The state of one standby; lives on the loop."""
 
     __slots__ = (
-        "_clock", "_is_json", "_line_s", "_now_ms", "_say", "cluster_id", "directory", "download",
+        "_clock", "_is_json", "_line_s", "_now_ms", "_say", "cluster_id", "coordinators",
+        "coordinators_reason", "directory", "download",
         "facts", "follower_id", "leader", "leader_end", "leader_term", "reason", "seen_s", "state",
     )  # fmt: skip
 
@@ -102,6 +104,10 @@ class Progress:
         self.seen_s: float | None = None
         """When the leader answered last."""
         self.download: Download | None = None
+        self.coordinators: tuple[TopicFacts, ...] = ()
+        """How far the copies of the coordinators' topics are."""
+        self.coordinators_reason: str | None = None
+        """Why they cannot follow at the moment."""
         self._line_s = float("-inf")
 
     @property
@@ -143,6 +149,14 @@ class Progress:
             self._print()
         if position >= size:
             self.download = None
+
+    def coordinators_answered(self, facts: tuple[TopicFacts, ...]) -> None:
+        """Note how far the copies of the coordinators' topics are."""
+        self.coordinators, self.coordinators_reason = facts, None
+
+    def coordinators_wait(self, reason: str) -> None:
+        """Note that the leader cannot be asked about the coordinators' topics, and why."""
+        self.coordinators_reason = reason
 
     def interrupted(self) -> None:
         """Note that the connection ended: a download continues with a new rate."""
@@ -206,6 +220,8 @@ class Progress:
             "snapshot_end": facts.snapshot_end,
             "installs": facts.installs,
             "disk_bytes": facts.disk_bytes,
+            "coordinators": [asdict(each) for each in self.coordinators],
+            "coordinators_reason": self.coordinators_reason,
             "download": None
             if download is None
             else {

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.standby.coordinator_copies import CoordinatorCopies
+from cli.standby.coordinator_following import CoordinatorFollowing
 from cli.standby.directory import StandbyDirectory, leader_name, open_directory
 from cli.standby.endpoint import open_endpoint
 from cli.standby.following import Following
@@ -75,12 +77,15 @@ async def _run(
         clock=time.monotonic,
     )
     following = Following(options.leader, directory, copy, progress, worker, Pauses())
+    copies = CoordinatorCopies(directory.files, directory.path, CompactionSettings())
+    coordinators = CoordinatorFollowing(options.leader, directory, copies, progress, Pauses())
     endpoint = None
     try:
         if options.http is not None:
-            endpoint = await open_endpoint(options.http, progress)
-        await _until_stopped(following, signal)
+            endpoint = await open_endpoint(options.http, progress, coordinators)
+        await _until_stopped(following, coordinators, signal)
     finally:
+        await coordinators.close()
         copy.stop()
         await loop.run_in_executor(worker, copy.close)
         progress.enter(State.STOPPED)
@@ -88,13 +93,15 @@ async def _run(
             await endpoint.close()
 
 
-async def _until_stopped(following: Following, signal: StopSignal) -> None:
+async def _until_stopped(
+    following: Following, coordinators: CoordinatorFollowing, signal: StopSignal
+) -> None:
     """Follow until a signal comes. Raises what ends the following."""
-    tasks = [awaited(following.run()), awaited(signal.wait())]
+    tasks = [awaited(each) for each in (following.run(), coordinators.run(), signal.wait())]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
     finally:
         for task in tasks:
             task.cancel()

@@ -20,16 +20,60 @@ AWAY_SECONDS = 60.0
 TITLES = ("STANDBY", "HOST", "END", "LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD")
 
 
-async def show_standby(url: str, *, as_json: bool) -> int:
-    """Print a standby's state. Returns 1 unless it is current."""
+async def show_standby(url: str, *, as_json: bool, verifies: bool = False) -> int:
+    """Print a standby's state. Returns 1 unless it is current.
+
+    Args:
+        verifies: compare the coordinators' copies with the leader's too. Returns 1 if one differs or
+            could not be compared.
+    """
     async with connected(url, root="/v1/standby") as client:
         found = await client.call("GET", "")
+        if verifies:
+            found |= {"verification": await client.call("POST", "/verification")}
     if as_json:
         print_json(found)
     else:
         for line in _lines(found):
             typer.echo(line)
-    return 0 if found["state"] == State.CURRENT else EXIT_FAILED
+    is_equal = all(each["is_equal"] for each in _verified(found))
+    return 0 if found["state"] == State.CURRENT and is_equal else EXIT_FAILED
+
+
+def _verified(found: Json) -> list[Json]:
+    """Returns the partitions that were compared."""
+    partitions: list[Json] = found.get("verification", {}).get("partitions", [])
+    return partitions
+
+
+def _coordinator_lines(found: Json) -> Iterator[str]:
+    """Yields how far the copies of the coordinators' topics are."""
+    for each in found["coordinators"]:
+        yield (
+            f"{each['name']}: {count_text(each['partitions'], 'partition')}, lag"
+            f" {count_text(each['lag'], 'offset')}, {count_text(each['installs'], 'checkpoint')} of"
+            f" the leader, {size_text(each['disk_bytes'])}"
+        )
+        yield from (f"    waiting: {reason}" for reason in each["waiting"])
+    if found["coordinators_reason"]:
+        yield f"coordinators' topics: {found['coordinators_reason']}"
+    if "verification" in found:
+        yield from _verification_lines(_verified(found))
+
+
+def _verification_lines(partitions: list[Json]) -> Iterator[str]:
+    for each in partitions:
+        if each["is_equal"] is None:
+            yield f"    {each['partition']}: not compared, {each['reason']}"
+        elif not each["is_equal"]:
+            yield (
+                f"    {each['partition']}: DIFFERS at offset {each['end']}, digest {each['digest']}, the"
+                f" leader's {each['leader_digest']}: stop the standby, remove its directory of this"
+                " partition, and start it again"
+            )
+    equal = sum(bool(each["is_equal"]) for each in partitions)
+    count = count_text(len(partitions), "partition")
+    yield f"verified    {equal} of {count} with records: equal digests"
 
 
 async def show_leader(url: str, *, as_json: bool) -> int:
@@ -60,6 +104,7 @@ def _lines(found: Json) -> Iterator[str]:
     download = found["download"]
     if download is not None:
         yield f"download    {_download_text(download)}"
+    yield from _coordinator_lines(found)
     advice = _advice(found["state"])
     if advice:
         yield f"to do       {advice}"

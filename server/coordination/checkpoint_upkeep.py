@@ -2,6 +2,7 @@
 
 A task looks at each partition every `LOOK_SECONDS`. It makes the checkpoints that are due, one at a
 time, in a thread of its own, within the cleaner's I/O budgets. `checkpoints.py` decides when one is due.
+A follower that needs one gets it at once (`newest`), and downloads it (`checkpoint_offers.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from metrics.facts import CheckpointFacts
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from replog.trigger import CompactionSettings
+from server.coordination.checkpoint_offers import CheckpointOffers, OfferId
 from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.partition_loads import PartitionLoads
 from server.runtime.executors import Executor
@@ -81,8 +83,8 @@ class CheckpointUpkeep:
     """The task of one broker. Its methods are called on the loop."""
 
     __slots__ = (
-        "_executor", "_memory_bytes", "_settings", "_stop", "_stopping", "_task",
-        "_throttle", "_topics",
+        "_executor", "_making", "_memory_bytes", "_settings", "_stop", "_stopping", "_task",
+        "_throttle", "_topics", "offers",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +95,7 @@ class CheckpointUpkeep:
         *,
         throttle: Throttle,
         memory_bytes: int,
+        offers: CheckpointOffers,
     ) -> None:
         """Start to look.
 
@@ -107,6 +110,10 @@ class CheckpointUpkeep:
         self._executor = executor
         self._throttle = throttle
         self._memory_bytes = memory_bytes
+        self.offers = offers
+        """Those that followers download."""
+        self._making: dict[PartitionLog, asyncio.Task[OfferId | None]] = {}
+        """Checkpoints that are being made for followers."""
         self._stop = threading.Event()
         """Ends the one that is being made within a piece."""
         self._stopping = asyncio.Event()
@@ -120,6 +127,8 @@ class CheckpointUpkeep:
         self._stop.set()
         self._stopping.set()
         await self._task
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
+        await self.offers.close()
         self._stop.clear()
         self._throttle = Throttle(clock=time.monotonic)
         timer = call_later(STOPPING_SECONDS, "coordinator checkpoints", self._stop.set)
@@ -143,6 +152,46 @@ class CheckpointUpkeep:
             if number % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
+    def served(self, name: str, partition: int) -> tuple[CoordinatorTopic, ErrorCode] | None:
+        """Returns a coordinator's topic by its name, and the partition's error; None if it is none."""
+        for each in self._topics:
+            if each.topic.name == name:
+                return each.topic, each.loads.error(partition)
+        return None
+
+    async def newest(
+        self, topic: CoordinatorTopic, log: PartitionLog, end_min: int, patience_s: float
+    ) -> asyncio.Task[OfferId | None]:
+        """Open the partition's checkpoint for a follower, after making one if it ends before `end_min`.
+
+        Followers that ask for the same partition meanwhile wait for the same one.
+
+        Args:
+            patience_s: how long to wait for it at most.
+
+        Returns:
+            A task, which may not be over yet; its result is None if there is no such checkpoint.
+        """
+        task = self._making.get(log)
+        if task is None:
+            task = self._making[log] = spawn(
+                self._newest(topic, log, end_min), "checkpoint for a follower"
+            )
+            task.add_done_callback(lambda _: self._making.pop(log, None))
+        await asyncio.wait([task], timeout=patience_s)
+        return task
+
+    async def _newest(
+        self, topic: CoordinatorTopic, log: PartitionLog, end_min: int
+    ) -> OfferId | None:
+        found = await self.offers.open(log, end_min, is_new=False)
+        while found is None and not self._stopping.is_set():
+            if not await self._make(topic, log):
+                return None
+            # If the keys did not fit into the memory, it ends too early, and the next one later.
+            found = await self.offers.open(log, end_min, is_new=True)
+        return found
+
     def _all_logs(self) -> Iterator[tuple[CheckpointedTopic, PartitionLog]]:
         for each in self._topics:
             for log in each.logs():
@@ -152,11 +201,15 @@ class CheckpointUpkeep:
         while not self._stopping.is_set():
             with guarded("coordinator checkpoints"):
                 await self.look()
+                await self.offers.expire()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
 
-    async def _make(self, topic: CoordinatorTopic, log: PartitionLog) -> None:
-        """Make one checkpoint. If that fails, the last one stays, and the next look tries again."""
+    async def _make(self, topic: CoordinatorTopic, log: PartitionLog) -> bool:
+        """Make one checkpoint. If that fails, the last one stays, and the next look tries again.
+
+        Returns whether there is a new one.
+        """
         view = log.cleaning_view(as_if_rolled=True)
         order = CheckpointOrder(
             log=log,
@@ -174,13 +227,13 @@ class CheckpointUpkeep:
         try:
             made = await self._executor.run(make_checkpoint, order, meter)
         except CleaningAborted:
-            return
+            return False
         except (ProtocolError, StorageError, MemoryError) as error:
             if log.offline_reason is None:
                 _log.warning("%s: cannot make a checkpoint: %s", log.topic_partition, error)
-            return
+            return False
         if made is None:
-            return
+            return False
         seconds = time.monotonic() - started
         topic.checkpoints.made(log.topic_partition.partition, made, seconds)
         _log.info(
@@ -191,3 +244,4 @@ class CheckpointUpkeep:
             size_text(made.size),
             seconds,
         )
+        return True

@@ -15,7 +15,8 @@ Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoc
 rack_id · v12 last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516, docs/design/topic-ids.md) · v15
 to v18 fields that only replicas send, and node_endpoints, which a single broker does not need.
 A fetch of partition 0 of `__cluster_metadata`, v12 and later, on the internal listener, is a follower's
-(`server/handlers/shared/metadata_log.py`).
+(`server/handlers/shared/metadata_log.py`). On that listener a follower's permission, ClusterAction, is
+also enough for the coordinators' topics.
 Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
 fetching from followers.
 """
@@ -42,8 +43,10 @@ from protocol.wire.lazy_array import lazy_array
 from protocol.wire.numbers import Epoch, Offset
 from protocol.wire.primitives import ZERO_UUID
 from server.durability.fetch_waiters import ParkedFetch
+from server.handlers.shared.checkpoint_pieces import COORDINATOR_TOPICS
 from server.handlers.shared.metadata_log import (
     fetch_entries,
+    is_on_internal_listener,
     may_follow,
     names_only_the_metadata,
 )
@@ -279,7 +282,7 @@ class _Fetch:
         asked = self._topics.get(key)
         if asked is None:
             name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
-            may_read = not name or self._context.may(Operation.READ, ResourceType.TOPIC, name)
+            may_read = not name or _may_read(name, self._context)
             topic_id = topic.topic_id if has_ids else None
             asked = self._topics[key] = _AskedTopic(name, topic_id, may_read=may_read)
         places, known = asked.places, self._partitions
@@ -354,6 +357,15 @@ class _Fetch:
             self._context.broker.answers.hold(change)
         elif change < 0:
             self._context.broker.answers.give_back(-change)
+
+
+def _may_read(name: str, context: RequestContext) -> bool:
+    """Returns whether a client may read a topic. Standbys follow the coordinators' topics."""
+    may_be_followed = name in COORDINATOR_TOPICS and is_on_internal_listener(context)
+    # Quiet, because consumers may read these topics there too.
+    if may_be_followed and context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True):
+        return True
+    return context.may(Operation.READ, ResourceType.TOPIC, name)
 
 
 def _is_long(topics: Sequence[FetchTopic]) -> bool:

@@ -2,9 +2,10 @@
 
 Behaviour: returns bytes of a snapshot of the metadata, from a position on, to followers that the log's
 end has left behind (docs/design/standby.md). Only a request for exactly `__cluster_metadata`-0, on the
-internal listener, is answered so; other partitions get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that was
-replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take. Too
-many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
+internal listener, is answered so, or one for a coordinator's partition
+(`server/handlers/shared/checkpoint_pieces.py`); others get UNKNOWN_TOPIC_OR_PARTITION. A snapshot that
+was replaced gets SNAPSHOT_NOT_FOUND: the follower fetches entries again and learns which one to take.
+Too many downloads at a time get THROTTLING_QUOTA_EXCEEDED, with the time after which to ask again.
 Only the internal listener advertises it: Kafka's brokers do not, and clients never send it.
 Versions: v1 the follower's directory id, node_endpoints, which a single broker does not need.
 Source: KIP-630; Apache Kafka, KafkaRaftClient.java `handleFetchSnapshotRequest`.
@@ -27,6 +28,7 @@ from protocol.wire.lazy_array import lazy_array
 from replog.entry import EMPTY, SnapshotId
 from replog.messages import FetchSnapshot, SnapshotBytes
 from replog.serving import ANSWER_BYTES_MAX
+from server.handlers.shared.checkpoint_pieces import checkpoint_piece, coordinator_partition
 from server.handlers.shared.metadata_log import (
     epoch_fault,
     follower_id,
@@ -47,7 +49,12 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
     """Return bytes of a snapshot. The client has ClusterAction (`server/security/api_rules.py`)."""
     if wrong_cluster(request.cluster_id, context):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, topics=())
-    if not is_on_internal_listener(context) or not _names_only_the_metadata(request):
+    if not is_on_internal_listener(context):
+        return _each_unknown(request)
+    coordinators = coordinator_partition(request)
+    if coordinators is not None:
+        return await checkpoint_piece(request, *coordinators, context)
+    if not _names_only_the_metadata(request):
         return _each_unknown(request)
     (wanted,) = request.topics[0].partitions
     fault = epoch_fault(wanted.current_leader_epoch, context.broker.metadata_log.term)

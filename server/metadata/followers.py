@@ -50,7 +50,8 @@ class FollowerFacts:
 class _Download:
     """A snapshot that a follower downloads."""
 
-    snapshot: SnapshotId
+    snapshot: SnapshotId | None
+    """None for a coordinator's checkpoint, which the open file keeps."""
     until_s: float
     """When it ends, unless the next piece is asked for before."""
 
@@ -124,8 +125,10 @@ class Followers:
             del self._known[next(iter(self._known))]
         return facts
 
-    def admit(self, follower: str, snapshot: SnapshotId) -> bool:
+    def admit(self, follower: str, snapshot: SnapshotId | None = None) -> bool:
         """Let a follower read the next piece of a snapshot, which is pinned from now on.
+
+        Without a snapshot it reads a coordinator's checkpoint; `follower` then names the partition too.
 
         Returns False if too many others are downloading.
         """
@@ -166,7 +169,7 @@ class Followers:
     @any_thread
     def pinned(self) -> Collection[SnapshotId]:
         """Returns the snapshots that followers download."""
-        return {each.snapshot for each in self._running().values()}
+        return {each.snapshot for each in self._running().values() if each.snapshot is not None}
 
     @any_thread
     def _running(self) -> dict[str, _Download]:

@@ -59,7 +59,7 @@ class Executors:
         self.validation = Executor("validation", threads=2)
         """Validates, inflates and recompresses produced batches. CPU-bound."""
         self.lookups = Executor("lookups", threads=4)
-        """Reads indexes and segments for a request: ListOffsets by time."""
+        """Reads indexes, segments and checkpoints for a request: ListOffsets by time, FetchSnapshot."""
         self.administration = Executor("administration", threads=4)
         """Creates, grows, configures and cleans topics, and deletes records, for a request."""
         self.assigning = Executor("assigning", threads=1)

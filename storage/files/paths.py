@@ -8,6 +8,7 @@
     aborted-transactions
     cut.<offset>.<n>
 <topic>.<topic id>/<partition>.checkpoint | .checkpoint.part
+    and in a standby's copy    .checkpoint.download | .checkpoint.install
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ AUDIT_LOG = "audit.log"
 DELETED = ".deleted"
 CHECKPOINT = ".checkpoint"
 PART = ".part"
+DOWNLOAD = ".download"
+INSTALL = ".install"
 CLEANED = ".cleaned"
 
 LOG = ".log"
