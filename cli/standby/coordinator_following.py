@@ -260,7 +260,7 @@ class CoordinatorFollowing:
 
 
 class _Ended(CommandFailed):
-    """The standby cannot go on."""
+    """The standby cannot continue."""
 
     def __init__(self, message: str) -> None:
         super().__init__(EXIT_FAILED, message)

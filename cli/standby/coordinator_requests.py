@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cleaner.rules.text import count_text
 from cli.standby.requests import BYTES_MAX, UNKNOWN_EPOCH, Refused
 from protocol.messages import fetch_snapshot
 from protocol.messages.fetch import (
@@ -178,7 +179,7 @@ def piece_answer(wanted: WantedPiece, response: FetchSnapshotResponse) -> Receiv
         raise Refused(response.error_code, throttle_ms=throttle_ms)
     parts = [each for topic in response.topics for each in topic.partitions]
     if len(parts) != 1:
-        raise ProtocolError(f"an answer about {len(parts)} checkpoints")
+        raise ProtocolError(f"an answer about {count_text(len(parts), 'checkpoint')}")
     (part,) = parts
     if part.error_code:
         raise Refused(part.error_code, throttle_ms=throttle_ms)
@@ -190,7 +191,7 @@ def piece_answer(wanted: WantedPiece, response: FetchSnapshotResponse) -> Receiv
     if wanted.snapshot is None and snapshot.end < wanted.position:
         raise Refused(ErrorCode.SNAPSHOT_NOT_FOUND, throttle_ms=throttle_ms)
     if not data or position + len(data) > part.size:
-        raise ProtocolError(f"{len(data)} bytes of a checkpoint of {part.size}")
+        raise ProtocolError(f"{count_text(len(data), 'byte')} of a checkpoint of {part.size}")
     return ReceivedPiece(
         snapshot=snapshot, position=position, data=data, size=part.size, throttle_ms=throttle_ms
     )

@@ -356,7 +356,7 @@ class PartitionCopy:
 
     def digest_order(self, end_offset: Offset) -> CheckpointOrder | None:
         """Returns what `digest` needs for the digest at an offset; None if the copy cannot tell it."""
-        start = self._checkpoint_end or START
+        start = self.checkpoint_end or START
         if not (self._is_whole and start <= end_offset <= self._log.high_watermark):
             return None
         order = self._order()
@@ -386,7 +386,7 @@ class PartitionCopy:
         self._stops_making.set()
 
     def close(self) -> None:
-        """Close the files, when no checkpoint is being made any more. Raises StorageError."""
+        """Close the files, once no checkpoint is being made. Raises StorageError."""
         self._stops_making.set()
         with self._making:
             self._download.close()

@@ -96,7 +96,7 @@ class Load:
     def _delete(self, group: str) -> None:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
         for done in admin.delete_consumer_groups([group]).values():
-            # It may not exist, or not any more.
+            # It may not exist yet, or no longer.
             with suppress(KafkaException):
                 done.result()
 

@@ -90,7 +90,7 @@ async def test_a_clean_stop_makes_no_more_checkpoints_than_it_has_time_for(
 
     async def slow(upkeep: CheckpointUpkeep, *arguments: Any) -> None:
         # The time is over before it begins.
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(upkeep._stop.wait)
         await make(upkeep, *arguments)
 
     monkeypatch.setattr(CheckpointUpkeep, "_make", slow)
