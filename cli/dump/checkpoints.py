@@ -25,7 +25,18 @@ from storage.batches.chunks import Chunk, read_chunks
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
 from storage.files.errors import DamagedFile, FormatFromTheFuture, StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import CLEANED, LOG, MANIFEST, PART, checkpoint_path, join, segment_file
+from storage.files.paths import (
+    CLEANED,
+    DOWNLOAD,
+    INSTALL,
+    LOG,
+    MANIFEST,
+    PART,
+    STANDBY_PROPERTIES,
+    checkpoint_path,
+    join,
+    segment_file,
+)
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import Manifest, decode
 from storage.verify.findings import Check, Finding, Findings
@@ -72,6 +83,10 @@ def verify_checkpoint(fs: FileSystem, identity: LogIdentity) -> tuple[Finding, .
     """Verify the checkpoint of a log, if it has one."""
     path = checkpoint_path(identity.directory)
     findings = Findings()
+    for suffix in (DOWNLOAD, INSTALL):
+        if fs.exists(path + suffix):
+            text = "a checkpoint of the leader that the standby has not taken yet"
+            findings.note(Check.CHECKPOINT, path + suffix, text)
     if fs.exists(path + PART):
         findings.note(
             Check.CHECKPOINT, path + PART, "an unfinished checkpoint; the next replaces it"
@@ -116,13 +131,27 @@ def _compare(fs: FileSystem, identity: LogIdentity, path: str, findings: Finding
         high_watermark=Offset(whole_end),
         last_batch=last_batch,
     )
-    reason = objection(header, place) or (None if scan.is_gapless else GAP)
-    if reason is not None:
+    is_copy = _is_copy(fs, identity)
+    reason = objection(header, place, is_copy=is_copy) or (None if scan.is_gapless else GAP)
+    if reason is not None and is_copy:
+        text = (
+            f"the log does not continue it: {reason}; the standby drops the log at its next start"
+        )
+        findings.warn(Check.CHECKPOINT, path, text)
+    elif reason is not None:
         text = f"it does not count: {reason}; the next start reads the whole log"
         findings.note(Check.CHECKPOINT, path, text)
+    elif is_copy and manifest.log_start_offset > 0:
+        return  # Only the checkpoint has the state before the log.
     elif _state(scan) != _state(whole):
         text = "with it, a load finds another state than in the log; remove it while no broker runs"
         findings.error(Check.CHECKPOINT, path, text)
+
+
+def _is_copy(fs: FileSystem, identity: LogIdentity) -> bool:
+    """Returns whether a log is in a standby's directory."""
+    above = identity.directory.rpartition("/")[0].rpartition("/")[0]
+    return fs.exists(join(above, STANDBY_PROPERTIES))
 
 
 def _new_scan(identity: LogIdentity) -> OffsetScan | TransactionScan:

@@ -4,6 +4,8 @@ DIR/standby.properties     version=1
                            directory.id=<22 characters>    how leaders tell their followers apart
                            cluster.id=<text>               once it has followed a leader
 DIR/metadata/              the copy of the metadata's log and snapshots (docs/design/replog.md)
+DIR/<topic>.<topic id>/    the copies of the coordinators' partitions (`partition_copy.py`), as in a
+                           broker's log directory
 DIR/.lock                  held while the standby runs
 """
 
@@ -15,9 +17,15 @@ from dataclasses import dataclass
 
 from storage.files.errors import DamagedFile, ForeignDirectory, FormatFromTheFuture
 from storage.files.files import FileSystem, Lock
-from storage.files.paths import LOCK, META_PROPERTIES, METADATA, join, topic_id_text
+from storage.files.paths import (
+    LOCK,
+    META_PROPERTIES,
+    METADATA,
+    STANDBY_PROPERTIES,
+    join,
+    topic_id_text,
+)
 
-PROPERTIES = "standby.properties"
 VERSION = 1
 
 
@@ -90,19 +98,20 @@ def _check_usable(files: FileSystem, path: str) -> None:
     names = set(files.list(path)) if files.exists(path) else set()
     if META_PROPERTIES in names:
         raise ForeignDirectory(f"{path} is a broker's data directory: give another --data")
-    if PROPERTIES not in names and names - {LOCK, METADATA}:
+    if STANDBY_PROPERTIES not in names and names - {LOCK, METADATA}:
         other = min(names - {LOCK, METADATA})
         raise ForeignDirectory(
             f"{path} is no standby's directory, and it is not empty ({other}): give another --data"
         )
-    if PROPERTIES not in names and METADATA in names and files.list(join(path, METADATA)):
+    if STANDBY_PROPERTIES not in names and METADATA in names and files.list(join(path, METADATA)):
         raise ForeignDirectory(
-            f"{path} has metadata, and {PROPERTIES} is missing: restore it, or give an empty --data"
+            f"{path} has metadata, and {STANDBY_PROPERTIES} is missing: restore it, or give an"
+            " empty --data"
         )
 
 
 def _identity(files: FileSystem, path: str) -> tuple[uuid.UUID, str | None]:
-    file = join(path, PROPERTIES)
+    file = join(path, STANDBY_PROPERTIES)
     if not files.exists(file):
         directory_id = uuid.uuid4()
         _write(files, path, directory_id, None)
@@ -129,7 +138,9 @@ def _write(files: FileSystem, path: str, directory_id: uuid.UUID, cluster_id: st
     lines = [f"version={VERSION}", f"directory.id={directory_id.hex}"]
     if cluster_id is not None:
         lines.append(f"cluster.id={cluster_id}")
-    files.replace_durably(join(path, PROPERTIES), "".join(f"{line}\n" for line in lines).encode())
+    files.replace_durably(
+        join(path, STANDBY_PROPERTIES), "".join(f"{line}\n" for line in lines).encode()
+    )
 
 
 def leader_name(directory_id: uuid.UUID) -> str:

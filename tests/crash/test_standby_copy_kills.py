@@ -18,7 +18,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from cli.dump.checkpoints import verify_checkpoint
 from server.admin.http_rules import ROOT
+from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.paths import checkpoint_path
+from storage.verify.log import verify_log
+from storage.verify.verify import find_logs
 from tests.crash.test_standby_kills import INTERNAL, standbys
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
@@ -176,6 +181,20 @@ def test_a_standby_that_was_away_takes_checkpoints_twice_and_has_the_same_state(
             standby.start()
             assert_equal_now(standby)
             assert installs(standby) > 0
+    assert_dump_log_finds_nothing(standby)
+
+
+def assert_dump_log_finds_nothing(copy: StandbyProcess) -> None:
+    """The stopped standby's files are a broker's files, and sound."""
+    fs, checkpoints = ReadOnlyFileSystem(), 0
+    for topic in copy.data_dir.glob("__*"):
+        found = find_logs(fs, str(topic))
+        assert found is not None
+        for identity in found.logs:
+            report = verify_log(fs, identity, was_clean=False, progress=lambda _: None)
+            assert not [*report.findings, *verify_checkpoint(fs, identity)]
+            checkpoints += fs.exists(checkpoint_path(identity.directory))
+    assert checkpoints > 0
 
 
 def test_whatever_is_killed_all_copies_have_the_leaders_digests(tmp_path: Path) -> None:
