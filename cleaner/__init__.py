@@ -1,1 +1,1 @@
-"""Log compaction: pick, index, mark, group, recopy, verify, swap. Start in `cleaner/passes/clean.py`."""
+"""Log compaction: pick, plan, index, mark, group, recopy, verify, swap. Start in passes/clean.py."""

@@ -77,7 +77,7 @@ from storage.files.paths import METADATA, NODE_METADATA
 from storage.formats.config_property import ConfigError
 from storage.log.directory import LogDirectory
 from storage.log.pass_history import PassHistory
-from storage.log.wal import Wal
+from storage.log.sync_rounds import SyncRounds
 from storage.recovery.progress import RecoveryProgress
 from storage.threads import any_thread
 
@@ -103,17 +103,67 @@ class Broker:
     """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
-        "_background", "_checkpoints", "_cleaning", "_failed", "_has_certificates", "_has_logins",
-        "_http", "_http_opening", "_limits",
-        "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_stores",
-        "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
-        "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
-        "consumer_groups", "decoded", "directories", "directories_left_out", "executors",
-        "failure", "features", "fetch_waiters", "files", "followers", "group_commit", "group_overrides",
-        "groups", "has_acls", "has_storage", "http_port", "logins", "node", "offsets",
-        "pass_history", "probe",
-        "producer_ids", "quota_store", "quotas", "recovery", "requests", "scram", "topics",
-        "transactions", "turns", "warnings",
+        "_background",
+        "_checkpoints",
+        "_cleaning",
+        "_failed",
+        "_has_certificates",
+        "_has_logins",
+        "_http",
+        "_http_opening",
+        "_limits",
+        "_listeners",
+        "_log_clock",
+        "_loop_watch",
+        "_memory_upkeep",
+        "_pauses",
+        "_state",
+        "_stores",
+        "_sync_rounds",
+        "_tls",
+        "_watch",
+        "acls",
+        "addresses",
+        "answers",
+        "audit",
+        "authorizer",
+        "cleaner_counts",
+        "clock",
+        "cold_reads",
+        "config",
+        "configs",
+        "connection_rates",
+        "consumer_groups",
+        "decoded",
+        "directories",
+        "directories_left_out",
+        "executors",
+        "failure",
+        "features",
+        "fetch_waiters",
+        "files",
+        "followers",
+        "group_commit",
+        "group_overrides",
+        "groups",
+        "has_acls",
+        "has_storage",
+        "http_port",
+        "logins",
+        "node",
+        "offsets",
+        "pass_history",
+        "probe",
+        "producer_ids",
+        "quota_store",
+        "quotas",
+        "recovery",
+        "requests",
+        "scram",
+        "topics",
+        "transactions",
+        "turns",
+        "warnings",
     )  # fmt: skip
 
     config: BrokerConfig
@@ -165,7 +215,7 @@ class Broker:
             clock=clock.monotonic,
         )
         self._background = Background()
-        self._wal = Wal()
+        self._sync_rounds = SyncRounds()
         self._limits = ConnectionLimits(
             connections_max=config.max_connections,
             connections_per_ip_max=config.max_connections_per_ip,
@@ -392,7 +442,7 @@ class Broker:
     async def _open_topics(self) -> None:
         """Open the logs, after a crash with recovery; then follow changes of the configuration."""
         assert self._stores is not None
-        self.group_commit = group_commit_of(self, self._wal)
+        self.group_commit = group_commit_of(self, self._sync_rounds)
         self.topics = topics_of(self, self._stores)
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)
@@ -419,7 +469,7 @@ class Broker:
             await self.executors.upkeep.run(self.cold_reads.close)
             unclean = await self.topics.close()
         self.pass_history.close()
-        self._wal.close()
+        self._sync_rounds.close()
         if self._has_logins:
             await self.logins.stop()
         if self._stores is not None:

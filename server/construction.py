@@ -20,7 +20,7 @@ from server.security.sasl.logins import Logins
 from server.topics.stores import MetadataStores
 from server.topics.topic import TopicDefaults
 from server.topics.topics import Topics
-from storage.log.wal import Wal
+from storage.log.sync_rounds import SyncRounds
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -37,10 +37,10 @@ def logins_of(broker: Broker) -> Logins:
     )
 
 
-def group_commit_of(broker: Broker, wal: Wal) -> GroupCommit:
-    """Returns what syncs the logs of `wal` and advances their high watermarks."""
+def group_commit_of(broker: Broker, sync_rounds: SyncRounds) -> GroupCommit:
+    """Returns what syncs the logs of `sync_rounds` and advances their high watermarks."""
     return GroupCommit(
-        wal,
+        sync_rounds,
         broker.fetch_waiters,
         flush_on_acks_all=broker.config.flush_on_acks_all,
         probe=broker.probe,

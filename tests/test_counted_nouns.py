@@ -21,9 +21,10 @@ COUNT_IN_LOG = re.compile(r"%(?:\.\d)?[df] (?:[a-z]+ )?([a-z]{2,}s)\b")
 NO_PLURALS = frozenset(
     re.findall(
         r"\w+",
-        "acks always answers as begins belongs brings comes does ends exists fits gets goes has holds"
-        " is its joins lacks leads less ms needs names pins process rejoins rests rolls runs says sends"
-        " seems shows starts stays sums syncs takes this thus tries us was waits works yes",
+        "acks always answers as begins belongs brings comes does ends exists fits follows gets goes"
+        " has holds is its joins lacks leads less ms needs names pins process rejoins repeats rests"
+        " rolls runs says sends seems shows starts stays sums syncs takes this thus tries us was"
+        " waits works yes",
     )
 )
 """Words that end in s and are not plurals."""

@@ -1,1 +1,1 @@
-"""Logs of state machines: the cost of the three placements, and of writing snapshots."""
+"""Logs of state machines: the cost of snapshots in the log, in files of the leader, or of each copy."""

@@ -9,13 +9,14 @@ import uuid
 from pathlib import Path
 
 from bench.base.batches import keyed_batch
-from server.metadata.embedded_store import EmbeddedMetadataStore
+from replog.trigger import CompactionSettings
 from server.runtime.executors import Executor
+from server.topics.stores import open_stores
 from server.topics.topic import Topic, TopicDefaults
 from server.topics.topics import Topics
 from storage.batches.validate import Refused, validate_batch
 from storage.files.local_files import LocalFileSystem
-from storage.files.paths import METADATA, join, topic_id_text
+from storage.files.paths import topic_id_text
 from storage.formats.log_config import LogConfig
 from storage.formats.meta_properties import MetaProperties
 from storage.log.directory import LogDirectory
@@ -70,11 +71,12 @@ async def _fill(
     partitions_each: int,
     segments_each: int,
 ) -> None:
-    store = await EmbeddedMetadataStore.open(files, join(directory.path, METADATA))
+    stores = await open_stores(files, directory.path, CompactionSettings())
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=partitions_each)
     administration = Executor("administration", threads=1)
     topics = Topics(
-        store,
+        stores.cluster,
+        stores.node,
         [directory],
         files=files,
         defaults=defaults,
@@ -91,7 +93,7 @@ async def _fill(
             _roll_often(log, batch, segments_each)
     await topics.close()
     administration.close()
-    await store.close()
+    await stores.close()
 
 
 def _roll_often(log: PartitionLog, batch: bytes, segments: int) -> None:

@@ -23,13 +23,14 @@ from bench.base.processes import REPOSITORY, broker_command, free_port
 from bench.start.data_directory import UnsyncedFileSystem, now_ms
 from bench.start.startup import milliseconds_to_listen
 from protocol.records.batch_header import PRODUCER_ID_AT, seal
+from replog.trigger import CompactionSettings
 from server.durability.directories import abandon
-from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.runtime.executors import Executor
+from server.topics.stores import open_stores
 from server.topics.topic import Topic, TopicDefaults
 from server.topics.topics import Topics
 from storage.batches.validate import Refused, validate_batch
-from storage.files.paths import LOG, METADATA, join, topic_id_text
+from storage.files.paths import LOG, topic_id_text
 from storage.formats.log_config import LogConfig
 from storage.formats.meta_properties import MetaProperties
 from storage.log.directory import LogDirectory
@@ -121,11 +122,12 @@ async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None
         now_ms=now_ms,
         random_bytes=os.urandom,
     )
-    store = await EmbeddedMetadataStore.open(files, join(directory.path, METADATA))
+    stores = await open_stores(files, directory.path, CompactionSettings())
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=1)
     administration = Executor("administration", threads=1)
     topic = await Topics(
-        store,
+        stores.cluster,
+        stores.node,
         [directory],
         files=files,
         defaults=defaults,
@@ -138,7 +140,7 @@ async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None
         _append(log, batch, number if is_idempotent else None)
     log.sync()
     administration.close()
-    await store.close()
+    await stores.close()
     abandon(directory, "killed")
     os.sync()
 

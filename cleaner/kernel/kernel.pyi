@@ -11,8 +11,8 @@ A pass has four loops. Give the first and the last at least 1 MiB per call:
 If the sidecars have rows for transactions, `transactions.walk(block)` comes before the map.
 `storage/formats/key_sidecar.py` draws a block. A buffer must not be changed while a call reads it.
 
-This is a fast implementation of the rule in `cleaner/rules/retain.py`. Functions that read a segment's
-bytes raise
+This is a fast implementation of the rule in `cleaner/rules/record_verdict.py`. Functions that read a
+segment's bytes raise
 
     CorruptBatch            a batch's length, CRC, header or records are damaged; the message has
                             its position in the segment and its base offset
@@ -29,7 +29,7 @@ from collections.abc import Collection, Mapping
 
 from typing_extensions import Buffer
 
-from cleaner.rules.retain import AbortedTransaction, Verdict
+from cleaner.rules.record_verdict import AbortedTransaction, Verdict
 from cleaner.rules.step import (
     FilterStep,
     GroupAccount,

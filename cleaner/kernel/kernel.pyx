@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The per-record work of a cleaning pass; `kernel.pyi` documents the interface, `retain.py` the rule.
+"""The per-record work of a cleaning pass; `kernel.pyi` documents the interface, `record_verdict.py` the rule.
 
 In the order of a pass: `index.pxi` makes a segment's key blocks, `transactions.pxi` and `mark.pxi` read
 them, `filter.pxi` recopies by the marks; `log_sum.pxi` sums the unmarked records. Each file uses only
@@ -67,7 +67,7 @@ from protocol.records.record_format cimport (
     write_record_restamped,
 )
 
-from cleaner.rules.retain import AbortedTransaction, Verdict
+from cleaner.rules.record_verdict import AbortedTransaction, Verdict
 from cleaner.rules.step import (
     FilterStep,
     GroupAccount,

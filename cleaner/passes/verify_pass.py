@@ -23,7 +23,7 @@ from cleaner.kernel.verify_output import OutputReader
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import (
     GroupAccount,
     MapTally,

@@ -31,8 +31,8 @@ from cleaner.passes.verify_pass import PassVerifier, VerificationFailed, offsets
 from cleaner.remote.check import KeyCheck, KeysLost
 from cleaner.remote.plan import GroupResult, RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.report import PassReport
-from cleaner.rules.retain import Verdict
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from storage.files.errors import (
     CorruptLog,

@@ -33,7 +33,7 @@ from cleaner.remote.strict_json import (
     hexadecimal,
     value_of,
 )
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount
 from protocol.wire.numbers import Offset
 from storage.files.paths import LEASES, join

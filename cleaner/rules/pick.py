@@ -17,8 +17,8 @@ A log is eligible if
     the first append to a dirty segment was longer than max.compaction.lag.ms ago,
     its dirty ratio exceeds min.cleanable.dirty.ratio, or
     a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes).
-`cleaner/rules/urgency.py` decides which eligible log is served first; `cleaner/rules/retain.py`, which
-records the pass then drops, and when it sets a delete horizon.
+`cleaner/rules/urgency.py` decides which eligible log is served first; `cleaner/rules/record_verdict.py`,
+which records the pass then drops, and when it sets a delete horizon.
 
 The active segment of an idle log would stay dirty for ever, so it rolls when max.compaction.lag.ms
 requires it, or after compaction.idle.roll.ms if the log would then be dirty enough (`roll_ms`). An empty

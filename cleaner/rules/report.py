@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount, VerdictCount
 from cleaner.rules.text import count_text, duration_text, size_text
 from storage.formats.manifest import SegmentRow

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.text import count_text
 from protocol.wire.numbers import Offset
 

@@ -46,8 +46,6 @@ class TopicFacts:
 
     name: str
     partitions: int
-    end_sum: int
-    """The sum of the partitions' ends."""
     lag: int
     """The offsets that the leader had at its last answers and that are not here."""
     installs: int
@@ -327,7 +325,6 @@ class CoordinatorCopies:
         return TopicFacts(
             name=topic.name,
             partitions=len(its),
-            end_sum=sum(each.copy.end for each in its),
             lag=sum(max(0, (each.leader_end or 0) - each.copy.end) for each in its),
             installs=sum(each.copy.installs for each in its),
             waiting=tuple(_waits_for(each) for each in its if _waits_for(each)),

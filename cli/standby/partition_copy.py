@@ -56,7 +56,7 @@ from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.log.log import PartitionLog
 from storage.log.opening import LogOpening, create_log, open_log
-from storage.log.use import was_used
+from storage.log.was_used import was_used
 
 _log = logging.getLogger("cli.standby")
 
@@ -356,7 +356,7 @@ class PartitionCopy:
 
     def digest_order(self, end_offset: Offset) -> CheckpointOrder | None:
         """Returns what `digest` needs for the digest at an offset; None if the copy cannot tell it."""
-        start = self._checkpoint_end or START
+        start = self.checkpoint_end or START
         if not (self._is_whole and start <= end_offset <= self._log.high_watermark):
             return None
         order = self._order()

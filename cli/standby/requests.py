@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from cleaner.rules.text import count_text
 from protocol.messages import fetch_snapshot
 from protocol.messages.fetch import (
     FetchPartition,
@@ -107,7 +108,7 @@ def fetch_answer(asked: Fetch, response: FetchResponse) -> Answered:
     _check(response.error_code, response.throttle_time_ms)
     partitions = [each for topic in response.responses for each in topic.partitions]
     if len(partitions) != 1:
-        raise ProtocolError(f"an answer about {len(partitions)} partitions")
+        raise ProtocolError(f"an answer about {count_text(len(partitions), 'partition')}")
     (data,) = partitions
     term = data.current_leader.leader_epoch
     _check(data.error_code, response.throttle_time_ms, term)
@@ -163,7 +164,7 @@ def snapshot_answer(asked: FetchSnapshot, response: FetchSnapshotResponse) -> An
     _check(response.error_code, response.throttle_time_ms)
     parts = [each for topic in response.topics for each in topic.partitions]
     if len(parts) != 1:
-        raise ProtocolError(f"an answer about {len(parts)} snapshots")
+        raise ProtocolError(f"an answer about {count_text(len(parts), 'snapshot')}")
     (part,) = parts
     term = part.current_leader.leader_epoch
     _check(part.error_code, response.throttle_time_ms, term)
@@ -181,7 +182,7 @@ def _bytes(asked: FetchSnapshot, part: SnapshotPart, term: int) -> SnapshotBytes
     if (snapshot, part.position) != (asked.snapshot, asked.position):
         raise ProtocolError(f"bytes of {snapshot} from {part.position} on, asked for {asked}")
     if not data or part.position + len(data) > part.size:
-        raise ProtocolError(f"{len(data)} bytes of a snapshot of {part.size}")
+        raise ProtocolError(f"{count_text(len(data), 'byte')} of a snapshot of {part.size}")
     return SnapshotBytes(term, snapshot, part.position, data, part.size)
 
 

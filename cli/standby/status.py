@@ -73,7 +73,7 @@ def _verification_lines(partitions: list[Json]) -> Iterator[str]:
             )
     equal = sum(bool(each["is_equal"]) for each in partitions)
     count = count_text(len(partitions), "partition")
-    yield f"verified    equal digests in {equal} of {count} that have records"
+    yield f"verified    equal digests: {equal} of {count} that have records"
 
 
 async def show_leader(url: str, *, as_json: bool) -> int:

@@ -19,7 +19,7 @@ from cleaner.passes.mark import Marked
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.remote.execute import LeaseGone, RemotePass, SegmentKeys, WrongHashKey
 from cleaner.remote.plan import RemotePlan, group_json
-from cleaner.rules.retain import AbortedTransaction
+from cleaner.rules.record_verdict import AbortedTransaction
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cleaner.rules.retain import AbortedTransaction
+from cleaner.rules.record_verdict import AbortedTransaction
 from storage.formats.key_sidecar import HEAD, KeyBlock
 from storage.formats.manifest import SegmentRow
 

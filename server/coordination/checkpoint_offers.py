@@ -103,7 +103,7 @@ class CheckpointOffers:
     async def read(
         self, log: PartitionLog, wanted: OfferId, position: int, size: int
     ) -> Piece | None:
-        """Read bytes of an offered checkpoint. Returns None if there is no longer such one.
+        """Read bytes of an offered checkpoint. Returns None if it is no longer there.
 
         Raises:
             StorageError: the disk failed.

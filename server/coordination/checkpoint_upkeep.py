@@ -28,7 +28,7 @@ from server.coordination.checkpoint_offers import CheckpointOffers, OfferId
 from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.partition_loads import PartitionLoads
 from server.runtime.executors import Executor
-from server.runtime.tasks import guarded, spawn
+from server.runtime.tasks import call_later, guarded, spawn
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -36,6 +36,8 @@ from storage.threads import any_thread, loop_thread
 _log = logging.getLogger("server.coordination.checkpoint_upkeep")
 
 LOOK_SECONDS = 10.0
+STOPPING_SECONDS = 10.0
+"""How long a clean stop makes checkpoints. Without one of the others the next start only reads more."""
 LOGS_PER_TURN = 50
 """How many logs a look checks before it yields the loop."""
 
@@ -118,7 +120,10 @@ class CheckpointUpkeep:
         self._task = spawn(self._look_again_and_again(), "coordinator checkpoints")
 
     async def stop(self) -> None:
-        """Make the checkpoints that are due at a clean stop. The coordinators must have stopped."""
+        """Make the checkpoints that are due at a clean stop, as many as fit into `STOPPING_SECONDS`.
+
+        The coordinators must have stopped.
+        """
         self._stop.set()
         self._stopping.set()
         await self._task
@@ -126,11 +131,16 @@ class CheckpointUpkeep:
         await self.offers.close()
         self._stop.clear()
         self._throttle = Throttle(clock=time.monotonic)
+        timer = call_later(STOPPING_SECONDS, "coordinator checkpoints", self._stop.set)
         for its, log in self._all_logs():
             if log.offline_reason is None and its.topic.checkpoints.is_due_at_stop(
                 log, self._settings
             ):
                 await self._make(its.topic, log)
+            if self._stop.is_set():
+                _log.info("stopping: no time is left for further checkpoints of the coordinators")
+                break
+        timer.cancel()
 
     async def look(self) -> None:
         """Make the checkpoints that are due now."""

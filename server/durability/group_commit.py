@@ -4,7 +4,7 @@
     append -> dirty ---- waits for round 2 ----------------------------------> waiters are answered
 
 Threads that never hold the interpreter lock run a round (`storage/files/sync_threads.pyx`), or a Python
-worker thread where those cannot (`storage/log/wal.py` decides).
+worker thread where those cannot (`storage/log/sync_rounds.py` decides).
 
 With `flush.on.acks.all=true`, or with `flush.messages=1`, every append starts a round if none runs, and
 the high watermark of a log is the end of what was synced. Otherwise the high watermark is the log end
@@ -12,8 +12,8 @@ offset immediately: a crash of the machine may lose acknowledged records, as in 
 starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "A produce
 request, top to bottom" in ARCHITECTURE.md.
 
-A failed sync is final: the log's directory goes offline (`storage/log/wal.py`), the waiters get False,
-and the records that they waited for are never acknowledged.
+A failed sync is final: the log's directory goes offline (`storage/log/sync_rounds.py`), the waiters get
+False, and the records that they waited for are never acknowledged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from protocol.wire.numbers import Offset
 from server.durability.fetch_waiters import FetchWaiters
 from server.runtime.tasks import guarded, report_failure
 from storage.log.log import PartitionLog
-from storage.log.wal import Synced, Wal
+from storage.log.sync_rounds import Synced, SyncRounds
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.durability.group_commit")
@@ -52,22 +52,22 @@ class GroupCommit:
         "_is_started",
         "_probe",
         "_round_start_s",
+        "_sync_rounds",
         "_waiting",
-        "_wal",
         "_worker",
         "_worker_rounds",
     )
 
     def __init__(
         self,
-        wal: Wal,
+        sync_rounds: SyncRounds,
         fetch_waiters: FetchWaiters,
         *,
         flush_on_acks_all: bool,
         probe: ServerProbe | None = None,
     ) -> None:
         # Constant after construction
-        self._wal = wal
+        self._sync_rounds = sync_rounds
         self._fetch_waiters = fetch_waiters
         self._flush_on_acks_all = flush_on_acks_all
         self._probe = probe
@@ -100,13 +100,13 @@ class GroupCommit:
             self._sync(log)
 
     def _sync(self, log: PartitionLog) -> None:
-        self._wal.mark_dirty(log)
+        self._sync_rounds.mark_dirty(log)
         if self._round_start_s is None:
             self._schedule_round(asyncio.get_running_loop())
         self._check_dirty_logs_have_a_round()
 
     def _check_dirty_logs_have_a_round(self) -> None:
-        assert self._round_start_s is not None or not self._wal.has_dirty
+        assert self._round_start_s is not None or not self._sync_rounds.has_dirty
 
     def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
         """Returns a future that resolves once everything in `log` below `offset` is durable, as
@@ -130,7 +130,7 @@ class GroupCommit:
         the loop has run its ready callbacks.
         """
         loop = asyncio.get_running_loop()
-        if self._wal.is_round_over:
+        if self._sync_rounds.is_round_over:
             self._end_round(loop)
         if self._round_start_s is not None:
             self._start_round(loop)
@@ -148,7 +148,7 @@ class GroupCommit:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
         if self._is_listening:
-            asyncio.get_running_loop().remove_reader(self._wal.round_event)
+            asyncio.get_running_loop().remove_reader(self._sync_rounds.round_event)
         for log in tuple(self._waiting):
             self.abandon(log)
         if self._worker is not None:
@@ -177,10 +177,10 @@ class GroupCommit:
     def _start_compiled_round(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Start the round in the compiled threads. Returns False if the worker has to run it."""
         try:
-            has_begun = self._wal.begin_round()
+            has_begun = self._sync_rounds.begin_round()
             if has_begun and not self._is_listening:
                 self._is_listening = True
-                loop.add_reader(self._wal.round_event, self._on_round_event, loop)
+                loop.add_reader(self._sync_rounds.round_event, self._on_round_event, loop)
         except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
             report_failure("sync round", error)
             self._complete_round(loop, (), is_lost=True)
@@ -190,13 +190,13 @@ class GroupCommit:
     def _on_round_event(self, loop: asyncio.AbstractEventLoop) -> None:
         # Read the event before checking the round: if it ends in between, the event fires again.
         with suppress(BlockingIOError):
-            os.eventfd_read(self._wal.round_event)
-        if self._wal.is_round_over:
+            os.eventfd_read(self._sync_rounds.round_event)
+        if self._sync_rounds.is_round_over:
             self._end_round(loop)
 
     def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            synced = self._wal.end_round()
+            synced = self._sync_rounds.end_round()
         except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
             report_failure("sync round", error)
             self._complete_round(loop, (), is_lost=True)
@@ -210,7 +210,7 @@ class GroupCommit:
             synced: tuple[Synced, ...] = ()
             is_lost = False
             try:
-                synced = self._wal.sync_round()
+                synced = self._sync_rounds.sync_round()
             except Exception:  # noqa: BLE001 - the waiters must get a result in any case
                 _log.exception("a sync round failed unexpectedly")
                 is_lost = True
@@ -228,7 +228,7 @@ class GroupCommit:
         if self._probe is not None:
             self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))
         self._round_start_s = None
-        goes_on = self._wal.has_dirty
+        goes_on = self._sync_rounds.has_dirty
         if goes_on:
             self._schedule_round(loop)
             if self._waiting:

@@ -22,7 +22,7 @@ from server.runtime.executors import Executor
 from server.runtime.tasks import spawn
 from storage.files.errors import LogOffline, StorageError
 from storage.log.log import PartitionLog
-from storage.log.start import DeletedSegment
+from storage.log.log_start import DeletedSegment
 
 _log = logging.getLogger("server.durability.log_clock")
 
@@ -100,7 +100,7 @@ class LogClock:
         """Start the duties.
 
         Args:
-            logs: returns all current logs.
+            logs: returns all current logs; any thread calls it.
             upkeep: runs the work that duties return.
         """
         self._logs = logs
@@ -117,13 +117,18 @@ class LogClock:
     async def _run(self, duty: Duty) -> None:
         await self._sleep(min(duty.interval_ms, FIRST_DELAY_MS_MAX))
         while not self._stopping.is_set():
-            for number, log in enumerate(tuple(self._logs()), start=1):
+            # In a thread: with 100,000 topics, the list alone takes 50 ms.
+            logs = await self._upkeep.run(self._all_logs)
+            for number, log in enumerate(logs, start=1):
                 if self._stopping.is_set():
                     return
                 await self._run_on(duty, log)
                 if number % LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
             await self._sleep(duty.interval_ms)
+
+    def _all_logs(self) -> tuple[PartitionLog, ...]:
+        return tuple(self._logs())
 
     async def _sleep(self, interval_ms: int) -> None:
         with suppress(TimeoutError):

@@ -61,11 +61,11 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         if asked.name is None and asked.topic_id in named:
             # The request also names this topic by name, and that answer reports the duplicate.
             continue
-        judged = _judge(asked, times[asked], ids, context)
-        if isinstance(judged, Topic):
-            found[asked] = judged
+        found_or_refused = _topic_to_delete(asked, times[asked], ids, context)
+        if isinstance(found_or_refused, Topic):
+            found[asked] = found_or_refused
         else:
-            results[asked] = judged
+            results[asked] = found_or_refused
     results |= await _delete(found, request, context)
     answered = [results[asked] async for asked in context.pace.paced(times) if asked in results]
     return DeleteTopicsResponse(responses=tuple(answered))
@@ -87,7 +87,7 @@ def _asked(request: DeleteTopicsRequest, context: RequestContext) -> tuple[Delet
     return lazy_array(lambda name: DeleteTopicState(name=name), request.topic_names)
 
 
-def _judge(
+def _topic_to_delete(
     asked: DeleteTopicState, times: int, ids: Collection[UUID], context: RequestContext
 ) -> Topic | DeletableTopicResult:
     """Returns the topic to delete, or the result that refuses it.

@@ -4,7 +4,7 @@ Behaviour: each partition is validated, appended and answered independently. ack
 write, acks=-1 when the batch is durable (`server/durability/group_commit.py`), acks=0 never: an error
 then closes the connection. The connection's next request starts after the append, not after the sync.
 `storage/batches/validate.py` checks a batch by itself. The append then checks its producer's epoch and
-sequence (`storage/state/producer_state.py`: `judge`).
+sequence (`storage/state/producer_state.py`: `check_append`).
 Batches that take long to validate, mainly those that inflate to many bytes, and those that are
 recompressed (compression.type) are validated in a worker thread.
 Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.

@@ -35,12 +35,12 @@ async def has_counted_topics(store: MetadataStore) -> bool:
 
 
 async def move_node_facts(
-    store: MetadataStore, node_store: MetadataStore, *, node_config_key: str
+    store: MetadataStore, node_store: MetadataStore, *, node_config_key: str | None
 ) -> None:
     """Move the facts of the node, unless that was done.
 
     Args:
-        node_config_key: the key of the properties that are set on this node.
+        node_config_key: the key of the properties that are set on this node, if there may be some.
 
     Raises:
         StorageError: a store failed; the next start tries again.
@@ -51,7 +51,7 @@ async def move_node_facts(
         *(await store.range(UNSETTLED)).entries,
         *(await store.range(DELETED)).entries,
     ]
-    config = await store.get(node_config_key)
+    config = await store.get(node_config_key) if node_config_key is not None else None
     if config is not None:
         moved.append(config)
     # One transaction changes all topics, so the first one tells.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cleaner.rules.text import count_text
-from server.metadata.store import MetadataStore
+from server.metadata.store import Entry, MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.tasks import awaited
 from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, first_unsettled, placement
@@ -19,6 +19,7 @@ from server.topics.names import parse_id
 from storage.recovery.progress import RecoveryProgress
 
 R = TypeVar("R")
+Entries = Sequence[Entry]
 
 _log = logging.getLogger("server.topics.topics")
 
@@ -59,17 +60,29 @@ class StoredTopics:
     unsettled_keys: Sequence[str]
 
 
-async def read_topics(store: MetadataStore, node_store: MetadataStore) -> StoredTopics:
+async def read_topics(
+    store: MetadataStore, node_store: MetadataStore, executor: Executor
+) -> StoredTopics:
     """Returns what the stores say about topics.
+
+    Args:
+        executor: the thread that decodes the entries, as there may be very many.
 
     Raises:
         StorageError: a store cannot be read.
     """
     topics = (await store.range(TOPICS)).entries
-    placed = (await node_store.range(PLACED)).entries
-    deleted = (await node_store.range(DELETED)).entries
-    unsettled = [entry.key for entry in (await node_store.range(UNSETTLED)).entries]
-    first = first_unsettled(unsettled)
+    placed, deleted, unsettled = [
+        (await node_store.range(prefix)).entries for prefix in (PLACED, DELETED, UNSETTLED)
+    ]
+    return await executor.run(_decoded, topics, placed, deleted, unsettled)
+
+
+def _decoded(
+    topics: Entries, placed: Entries, deleted: Entries, unsettled: Entries
+) -> StoredTopics:
+    unsettled_keys = [entry.key for entry in unsettled]
+    first = first_unsettled(unsettled_keys)
     placements = (
         _placement(entry.key.removeprefix(PLACED), entry.value, first) for entry in placed
     )
@@ -79,7 +92,7 @@ async def read_topics(store: MetadataStore, node_store: MetadataStore) -> Stored
         ],
         placed={each.id: each for each in placements},
         deleted=frozenset(parse_id(entry.key.removeprefix(DELETED)) for entry in deleted),
-        unsettled_keys=unsettled,
+        unsettled_keys=unsettled_keys,
     )
 
 

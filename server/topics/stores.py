@@ -38,8 +38,8 @@ async def open_stores(
     directory: str,
     settings: CompactionSettings,
     *,
-    node_config_key: str,
-    any_topic: Callable[[], str | None],
+    node_config_key: str | None = None,
+    any_topic: Callable[[], str | None] = lambda: None,
     on_failure: Callable[[StorageError], None] = lambda _: None,
     is_quiet: Callable[[], bool] = lambda: False,
 ) -> MetadataStores:
@@ -48,7 +48,7 @@ async def open_stores(
     The store of an earlier release, which had both kinds of facts, is split.
 
     Args:
-        node_config_key: the key of the properties that are set on this node.
+        node_config_key: the key of the properties that are set on this node, if there may be some.
         any_topic, on_failure, is_quiet: as for `EmbeddedMetadataStore.open`.
 
     Raises:

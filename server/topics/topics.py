@@ -151,7 +151,7 @@ class Topics(TopicTable):
         Raises:
             StorageError: a store cannot be read, or cannot get back what it has lost.
         """
-        stored = await read_topics(self._store, self._node_store)
+        stored = await read_topics(self._store, self._node_store, self._administration)
         reconciliation = Reconciliation(
             self._directories, has_all_directories=self._has_all_directories
         )

@@ -337,13 +337,17 @@ def _refuse_unfit(header: BatchHeader, found: RecordScan, rules: ValidationRules
         RecordError(index, keyless if timestamp is None else _untimely_text(timestamp, rules))
         for index, timestamp in found.unfit
     )
-    text = errors[0].message
+    # One untimely record decides the code, as in Kafka, so the message is about it.
+    is_untimely = found.untimely_count > 0
+    untimely = [timestamp for _, timestamp in found.unfit if timestamp is not None]
+    text = _untimely_text(untimely[0], rules) if untimely else keyless
+    if is_untimely and not untimely:
+        text = "One or more records have been rejected due to invalid timestamp."
     if found.unfit_count > 1:
         count = f"{found.unfit_count} of {header.record_count} records"
-        text = f"{count} are refused, the first because: {text}"
+        text = f"{count} are refused. {text}"
     if found.unfit_count > UNFIT_MAX:
         text += f" Only the first {UNFIT_MAX} are named."
-    is_untimely = found.untimely_count > 0  # One untimely record decides the code, as in Kafka.
     return Refused(
         error_code=ErrorCode.INVALID_TIMESTAMP if is_untimely else ErrorCode.INVALID_RECORD,
         message=text,

@@ -20,9 +20,9 @@ from storage.files.paths import KEYS, SEGMENT_KINDS
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow
 from storage.log.commits import LogCommits
+from storage.log.log_service import LogService
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList, check_swap, swapped
-from storage.log.service import LogService
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter, discard_staged
 from storage.segment.segment import Segment
 from storage.segment.taken_segment import take_segment

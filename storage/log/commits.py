@@ -3,7 +3,7 @@
     roll        a manifest that lists the sealed segment, in the background
     checkpoint  the end of the active segment's safe part: the recovery point; in the background, too
     cleaning    cleaned segments for their sources, a later clean offset (`storage/log/cleaning.py`)
-    start       a later log start, and none of the segments below it (`storage/log/start.py`)
+    start       a later log start, and none of the segments below it (`storage/log/log_start.py`)
     truncate    fewer segments, and a new active one
     close       a recovery point at the log's end
 
@@ -23,10 +23,10 @@ from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import MANIFEST, join, parse_segment_file
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN_OFFSET, Manifest, SegmentRow, encode
+from storage.log.log_service import LogService
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import Rolled, SegmentList
-from storage.log.service import LogService
 from storage.log.truncate import Cut, everything_from, make_cut, plan_cut
 from storage.recovery.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.segment.segment import Segment

@@ -35,13 +35,13 @@ from storage.log.cleaning import LogCleaning
 from storage.log.cleaning_view import CleaningView, cleaning_view
 from storage.log.commits import LogCommits
 from storage.log.flush import Unsynced
+from storage.log.log_service import LogService
+from storage.log.log_start import DeletedSegment, LogStart
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
 from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll
 from storage.log.segment_list import SegmentList
-from storage.log.service import LogService
-from storage.log.start import DeletedSegment, LogStart
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.segment.segment import Segment
 from storage.state.leader_epochs import LeaderEpochs
@@ -215,7 +215,7 @@ class PartitionLog:
             DiskError: the write failed, and nothing of the batch is in the log.
         """
         self._service.check_online()
-        verdict = self._states.producers.judge(batch.header, batch.marker)
+        verdict = self._states.producers.check_append(batch.header, batch.marker)
         if isinstance(verdict, Duplicate):
             next_offset = Offset(verdict.last_offset + 1)
             return Appended(verdict.base_offset, next_offset, duplicate=True)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from storage.files.errors import LogOffline, NoSpace, SyncFailed
 from storage.files.files import FileSystem
 from storage.files.paths import MANIFEST, join
-from storage.log.service import LogService
-from storage.log.use import was_used
+from storage.log.log_service import LogService
+from storage.log.was_used import was_used
 from storage.threads import any_thread
 
 

@@ -20,10 +20,10 @@ from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
 from storage.log.commits import LogCommits
 from storage.log.log import PartitionLog
+from storage.log.log_service import LogService
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
-from storage.log.service import LogService
 from storage.recovery.progress import RecoveryProgress
 from storage.recovery.recovery import Recovery
 from storage.segment.files import Background

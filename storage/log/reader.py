@@ -13,9 +13,9 @@ from typing import TypeVar
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.files.errors import SegmentRemoved
+from storage.log.log_service import LogService
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
-from storage.log.service import LogService
 from storage.segment.reader import Isolation, ReadResult, SegmentRegion, find_region
 from storage.segment.segment import Segment
 from storage.segment.timestamp_lookup import TimestampOffset, first_at_or_after, youngest

@@ -126,7 +126,7 @@ class ProducerStates:
         """Returns every producer id with its state, in order of ids."""
         return sorted(self._copied().items())
 
-    def judge(
+    def check_append(
         self, header: BatchHeader, marker: TransactionMarker | None = None
     ) -> Duplicate | ErrorCode:
         """Returns whether a batch may be appended: NONE, an error, or that it is already in the log.
@@ -146,7 +146,7 @@ class ProducerStates:
             return ErrorCode.INVALID_TXN_STATE
         if header.base_sequence < 0:
             return ErrorCode.NONE
-        return _judge_sequence(header, state)
+        return _check_sequence(header, state)
 
     def appended(
         self,
@@ -321,7 +321,7 @@ def decode_producer_states(data: bytes, path: str) -> ProducerStates:
     return ProducerStates(dict(_decode_row(rows, start) for start in starts))
 
 
-def _judge_sequence(header: BatchHeader, state: ProducerState) -> Duplicate | ErrorCode:
+def _check_sequence(header: BatchHeader, state: ProducerState) -> Duplicate | ErrorCode:
     """Check that a batch of the producer's epoch, or of a newer one, follows its last batch."""
     if header.producer_epoch > state.producer_epoch:
         return _none_or_out_of_order(header.base_sequence == 0)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from cleaner.rules.retain import (
+from cleaner.rules.record_verdict import (
     AbortedTransaction,
     Fate,
     PassBounds,

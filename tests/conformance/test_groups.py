@@ -147,14 +147,18 @@ def test_members_move_to_the_consumer_protocol_and_back_one_by_one(
 def test_a_static_member_comes_back_and_nobody_rebalances(
     group_broker: BrokerProcess, tmp_path: Path, client: str
 ) -> None:
+    # On a busy machine a client takes seconds to start again.
+    patience = {"session.timeout.ms": "120000"}
     with run_of(group_broker, tmp_path, client, f"static-{client}") as run:
         run.write()
-        members = [run.start({"group.instance.id": f"instance-{number}"}) for number in (1, 2)]
+        members = [
+            run.start({"group.instance.id": f"instance-{number}"} | patience) for number in (1, 2)
+        ]
         run.until_all_work(*members)
         generation = run.generation()
 
         members[0].kill()
-        back = run.start({"group.instance.id": "instance-1"})
+        back = run.start({"group.instance.id": "instance-1"} | patience)
         run.until_all_work(back, members[1])
 
         assert run.generation() == generation

@@ -36,6 +36,7 @@ def test_the_page_makes_a_standby_that_logs_in_over_tls(tmp_path: Path) -> None:
         operator.end()
     copy, own = tmp_path / "copy" / "metadata", operator.broker.data_dir / "metadata"
     assert digest_in(copy) == digest_in(own)
+    assert copy.stat().st_mode & 0o077 == 0, "it holds verifiers of passwords"
 
 
 class Operator:

@@ -120,11 +120,11 @@ class Sweep:
             there = [(header, at) for header, at in sent if at < log.log_end_offset]
             if there and not self.workload.what.startswith("truncate"):
                 header, at = there[-1]
-                assert log.producers.judge(header) == Duplicate(
+                assert log.producers.check_append(header) == Duplicate(
                     Offset(at), Offset(at + header.record_count - 1)
                 ), f"producer {producer} is not known with its batch at {at}"
             for header, at in sent[len(there) :]:
-                assert not isinstance(log.producers.judge(header), Duplicate), (
+                assert not isinstance(log.producers.check_append(header), Duplicate), (
                     f"producer {producer} would believe its lost batch at {at} to be in the log"
                 )
 

@@ -14,8 +14,8 @@ import pytest
 from protocol.wire.numbers import Offset
 from storage.files.errors import SyncFailed
 from storage.log.commits import LogCommits
+from storage.log.log_service import LogService
 from storage.log.segment_list import SegmentList
-from storage.log.service import LogService
 from tests.crash.faulty_workload import FaultyWorkload
 from tests.harness.memory_fs import MemoryFileSystem
 

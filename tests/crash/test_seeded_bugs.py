@@ -16,8 +16,8 @@ from storage.formats.key_sidecar import KeySidecar
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.cleaning import LogCleaning
 from storage.log.commits import LogCommits
+from storage.log.log_start import LogStart
 from storage.log.segment_list import SegmentList
-from storage.log.start import LogStart
 from storage.recovery.segment_sweep import SegmentSweep
 from storage.segment import lookup
 from storage.segment.segment import Segment

@@ -101,7 +101,7 @@ class Load:
     def _delete(self, group: str) -> None:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
         for done in admin.delete_consumer_groups([group]).values():
-            # It may not exist.
+            # It may not exist yet, or no longer.
             with suppress(KafkaException):
                 done.result()
 

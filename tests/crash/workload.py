@@ -453,7 +453,7 @@ class Workload:
             self.sent[producer] = [
                 (header, at)
                 for header, at in sent
-                if at < end and isinstance(self.log.producers.judge(header), Duplicate)
+                if at < end and isinstance(self.log.producers.check_append(header), Duplicate)
             ]
             state = self.log.producers.get(ProducerId(producer))
             batches = state.batches if state else ()

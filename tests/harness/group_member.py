@@ -107,7 +107,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        session_timeout_ms=int(properties.get("session.timeout.ms", SESSION_TIMEOUT_MS)),
         heartbeat_interval_ms=HEARTBEAT_MS,
         reconnect_backoff_max_ms=500,
         **{name: value for name, value in settings.items() if value is not None},
@@ -155,7 +155,7 @@ async def aio(bootstrap: str, group: str, topic: str, properties: dict[str, str]
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        session_timeout_ms=int(properties.get("session.timeout.ms", SESSION_TIMEOUT_MS)),
         heartbeat_interval_ms=HEARTBEAT_MS,
         group_instance_id=properties.get("group.instance.id"),
     )

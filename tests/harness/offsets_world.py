@@ -24,7 +24,7 @@ from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from server.runtime.executors import Executor
 from storage.log.log import Appended, PartitionLog
-from storage.log.wal import Wal
+from storage.log.sync_rounds import SyncRounds
 from storage.segment.reader import Isolation
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World, opened
@@ -49,8 +49,8 @@ def tombstones(group: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord
 @asynccontextmanager
 async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, World]]:
     async with opened(path) as world:
-        wal = Wal()
-        group_commit = GroupCommit(wal, FetchWaiters(), flush_on_acks_all=True)
+        sync_rounds = SyncRounds()
+        group_commit = GroupCommit(sync_rounds, FetchWaiters(), flush_on_acks_all=True)
         yield (
             CoordinatorTopic(
                 OFFSETS_TOPIC,
@@ -64,7 +64,7 @@ async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, Wor
             world,
         )
         await group_commit.stop()
-        wal.close()
+        sync_rounds.close()
 
 
 def records_of(log: PartitionLog) -> list[GroupRecord]:

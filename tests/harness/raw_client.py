@@ -18,7 +18,7 @@ from protocol.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120.0
 
 
 class RawClient:

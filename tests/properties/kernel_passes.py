@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from cleaner.kernel.kernel import BatchFilter, OffsetMap, Transactions
-from cleaner.rules.retain import PassBounds
+from cleaner.rules.record_verdict import PassBounds
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
 from tests.cleaner.kernel_log import (

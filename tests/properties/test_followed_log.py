@@ -152,7 +152,7 @@ class History:
             case "back up":
                 self.backups.append(leader.backup())
             case "restore" if self.backups:
-                # In an epoch of its own: two histories in one epoch are the same for a Fetch.
+                # In an epoch of its own: a Fetch cannot distinguish two histories in one epoch.
                 leader.restore(self.backups[-1], leader.log.leader_epoch)
             case "catch up" if leader.log.log_end_offset:
                 world.catch_up()

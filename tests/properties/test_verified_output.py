@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cleaner.kernel.kernel import BatchFilter
 from cleaner.kernel.verify_output import OutputReader
-from cleaner.rules.retain import Fate, Remains
+from cleaner.rules.record_verdict import Fate, Remains
 from cleaner.rules.step import GroupAccount, KeysDiffer, OutputFound
 from protocol.records.compression import Codec
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge

@@ -382,7 +382,7 @@ async def test_a_failed_sync_in_a_thread_is_never_acknowledged_either(
         def errors_of_round(self) -> list[int]:
             return [errno.EIO for _ in super().errors_of_round()]
 
-    monkeypatch.setattr("storage.log.wal.SyncThreads", BrokenDisk)
+    monkeypatch.setattr("storage.log.sync_rounds.SyncThreads", BrokenDisk)
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         log = served.log("orders")

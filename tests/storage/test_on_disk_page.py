@@ -214,9 +214,10 @@ def _check_cleaned(log: Log) -> None:
     assert log.manifest.clean_offset == 400
     tombstones = [record for record in log.records() if record[3] is None]
     assert [record[2] for record in tombstones] == [b"key-4"]
-    (batch,) = [batch for batch in cleaned.batches if batch.delete_horizon is not None]
-    assert batch.delete_horizon is not None
-    assert batch.delete_horizon > NOW_MS + 86_400_000 - 60_000
+    # A slow machine may clean the log in two passes; then a batch keeps the first one's horizon.
+    horizons = [each.delete_horizon for each in cleaned.batches if each.delete_horizon is not None]
+    assert horizons
+    assert min(horizons) > NOW_MS + 86_400_000 - 60_000
     for batch in cleaned.batches:
         assert batch.last_offset - batch.base_offset == 9, "a batch covers what it did"
 

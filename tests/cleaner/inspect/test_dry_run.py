@@ -12,7 +12,7 @@ from cleaner.inspect.dry_run import DryMeter, dry_run, predicted_report, throttl
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import IoRates, Throttle
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from protocol.records.record_batch import Codec
 from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, never_stop

@@ -1,6 +1,6 @@
 """The compiled kernel, case by case: indexing, mapping and marking.
 
-tests/properties/test_kernel_against_retain.py compares its results on random logs with the rule.
+tests/properties/test_kernel_against_rule.py compares its results on random logs with the rule.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from cleaner.kernel.kernel import (
     BatchFilter,
 )
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
 from storage.formats.key_totals import KeyTotals

@@ -13,7 +13,7 @@ import cleaner.passes.recopy
 from cleaner.kernel.kernel import BatchFilter, OffsetMap, map_keys
 from cleaner.passes.mark import Marked
 from cleaner.passes.verify_pass import VerificationFailed, check_account, check_part
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import MapStep, MapTally
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Codec, Record, build_batch, read_records

@@ -15,7 +15,7 @@ from cleaner.passes.mark import Marked
 from cleaner.remote.commit import ResultRefused
 from cleaner.remote.execute import LeaseGone
 from cleaner.remote.plan import GroupResult, RemotePlan, RemoteResult
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from storage.files.local_files import LocalFileSystem

@@ -20,7 +20,7 @@ from cleaner.remote.plan import (
     group_json,
 )
 from cleaner.remote.strict_json import RefusedJson
-from cleaner.rules.retain import Verdict
+from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount
 from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow

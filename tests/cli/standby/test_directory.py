@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.standby.directory import PROPERTIES, StandbyDirectory, open_directory
+from cli.standby.directory import StandbyDirectory, open_directory
 from storage.files.errors import (
     DamagedFile,
     DirectoryLocked,
@@ -14,6 +14,7 @@ from storage.files.errors import (
     FormatFromTheFuture,
 )
 from storage.files.local_files import LocalFileSystem
+from storage.files.paths import STANDBY_PROPERTIES
 
 FILES = LocalFileSystem()
 
@@ -78,6 +79,6 @@ def test_directories_of_others_are_refused_and_stay_as_they_are(
 def test_an_identity_that_cannot_be_read_stops_the_start(
     tmp_path: Path, content: bytes, error: type[Exception]
 ) -> None:
-    (tmp_path / PROPERTIES).write_bytes(content)
+    (tmp_path / STANDBY_PROPERTIES).write_bytes(content)
     with pytest.raises(error):
         opened(tmp_path)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from server.coordination import checkpoints
-from server.coordination.checkpoint_upkeep import checkpoint_facts
+from server.coordination.checkpoint_upkeep import CheckpointUpkeep, checkpoint_facts
 from server.coordination.groups.loading import load_partition
 from storage.files.paths import checkpoint_path
 from tests.harness.offsets_world import commit
@@ -76,6 +78,31 @@ async def test_a_clean_stop_makes_one_and_the_next_start_uses_it(
     async with serving_broker(tmp_path, **SETTINGS) as served:
         await served.broker.groups.table.loads.loaded()
         assert served.broker.groups.topic.checkpoints.states()[0].end_offset == 4000
+
+
+async def test_a_clean_stop_makes_no_more_checkpoints_than_it_has_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checkpoints, "STOP_BYTES_MIN", 1000)
+    monkeypatch.setattr("server.coordination.checkpoint_upkeep.STOPPING_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    make = CheckpointUpkeep._make
+
+    async def slow(upkeep: CheckpointUpkeep, *arguments: Any) -> None:
+        # The time is over before it begins.
+        await asyncio.to_thread(upkeep._stop.wait)
+        await make(upkeep, *arguments)
+
+    monkeypatch.setattr(CheckpointUpkeep, "_make", slow)
+    settings = SETTINGS | {"replog_replay_ms": "100000", "offsets_topic_num_partitions": "3"}
+    async with serving_broker(tmp_path, **settings) as served:
+        topic = served.broker.groups.topic
+        await topic.ensure()
+        for partition in range(3):
+            await topic.append(partition, [commit(number, 1) for number in range(200)])
+        paths = [Path(checkpoint_path(topic.log_of(n).directory)) for n in range(3)]
+    assert [path for path in paths if path.exists()] == []
+    assert caplog.text.count("no time is left for further checkpoints") == 1
 
 
 async def test_a_checkpoint_that_cannot_be_made_is_reported_and_harms_nothing(

@@ -1,4 +1,4 @@
-"""Group commit: rounds, high watermarks and waiters, on a disk whose syncs the test controls.
+"""Group commit: rounds, high watermarks and waiters, on a disk whose timed the test controls.
 
 The log and the write-ahead bookkeeping are stand-ins. The tests are about when a sync starts, what it
 covers and what its failure means, which a real disk does not show.
@@ -49,7 +49,7 @@ class Synced:
     end_offset: int
 
 
-class TimedWal:
+class TimedRounds:
     """Syncs when the test allows it, and records what each round covered."""
 
     def __init__(self) -> None:
@@ -82,28 +82,28 @@ class TimedWal:
 
 
 @pytest.fixture
-def wal() -> Iterator[TimedWal]:
-    wal = TimedWal()
-    yield wal
+def timed() -> Iterator[TimedRounds]:
+    timed = TimedRounds()
+    yield timed
     for _ in range(10):
-        wal.gate.release()
+        timed.gate.release()
 
 
-def group_commit_over(wal: Any, *, syncs: bool = True) -> tuple[GroupCommit, FetchWaiters]:
+def group_commit_over(timed: Any, *, syncs: bool = True) -> tuple[GroupCommit, FetchWaiters]:
     waiters = FetchWaiters()
-    return GroupCommit(wal, waiters, flush_on_acks_all=syncs), waiters
+    return GroupCommit(timed, waiters, flush_on_acks_all=syncs), waiters
 
 
-async def rounds(wal: TimedWal, count: int) -> None:
+async def rounds(timed: TimedRounds, count: int) -> None:
     async with asyncio.timeout(30):
-        while len(wal.rounds) < count:  # noqa: ASYNC110
+        while len(timed.rounds) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
 async def test_a_round_that_a_request_waits_for_begins_before_the_loop_has_its_next_turn(
-    wal: TimedWal,
+    timed: TimedRounds,
 ) -> None:
-    commit, _ = group_commit_over(wal)
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
     log.append(3)
     commit.appended(log)
@@ -113,30 +113,30 @@ async def test_a_round_that_a_request_waits_for_begins_before_the_loop_has_its_n
 
     # The loop gets no turn, so it cannot be the loop that starts the round.
     for _ in range(500):
-        if wal.rounds:
+        if timed.rounds:
             break
         time.sleep(0.01)  # noqa: ASYNC251
-    assert wal.rounds == [{log: 3}]
-    wal.gate.release()
+    assert timed.rounds == [{log: 3}]
+    timed.gate.release()
     assert await durable
-    assert len(wal.rounds) == 1
+    assert len(timed.rounds) == 1
 
 
-async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedWal) -> None:
-    commit, waiters = group_commit_over(wal)
+async def test_an_append_is_durable_and_readable_only_after_its_sync(timed: TimedRounds) -> None:
+    commit, waiters = group_commit_over(timed)
     log: Any = TimedLog()
     parked = waiters.park()
     parked.watch(log)
     log.append(3)
     commit.appended(log)
     durable = commit.durable(log, 3)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
     await asyncio.sleep(0.01)
     assert not durable.done()
     assert log.high_watermark == 0
     assert not parked.is_woken
 
-    wal.gate.release()
+    timed.gate.release()
 
     assert await durable is True
     assert log.high_watermark == 3
@@ -144,12 +144,12 @@ async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedW
     await commit.stop()
 
 
-async def test_appends_during_a_round_share_the_next_one(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal)
+async def test_appends_during_a_round_share_the_next_one(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
     log.append(1)
     commit.appended(log)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
     waits = []
     for _ in range(10):
         end = log.append(1)
@@ -158,18 +158,18 @@ async def test_appends_during_a_round_share_the_next_one(wal: TimedWal) -> None:
     await asyncio.sleep(0.01)
     assert not any(wait.done() for wait in waits)
 
-    wal.gate.release()
-    await rounds(wal, 2)
+    timed.gate.release()
+    await rounds(timed, 2)
     assert log.high_watermark == 1
-    wal.gate.release()
+    timed.gate.release()
 
     assert await asyncio.gather(*waits) == [True] * 10
-    assert [list(covered.values()) for covered in wal.rounds] == [[1], [11]]
+    assert [list(covered.values()) for covered in timed.rounds] == [[1], [11]]
     await commit.stop()
 
 
-async def test_what_is_durable_already_does_not_wait(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal)
+async def test_what_is_durable_already_does_not_wait(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
     log.append(5)
     log.advance_high_watermark(5)
@@ -178,16 +178,16 @@ async def test_what_is_durable_already_does_not_wait(wal: TimedWal) -> None:
     await commit.stop()
 
 
-async def test_a_failed_sync_acknowledges_nothing(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal)
+async def test_a_failed_sync_acknowledges_nothing(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
-    wal.failing = log
+    timed.failing = log
     log.append(1)
     commit.appended(log)
     durable = commit.durable(log, 1)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
 
-    wal.gate.release()
+    timed.gate.release()
 
     assert await durable is False
     assert log.high_watermark == 0
@@ -195,59 +195,59 @@ async def test_a_failed_sync_acknowledges_nothing(wal: TimedWal) -> None:
 
 
 async def test_logs_on_a_sound_disk_are_acknowledged_though_another_disk_failed(
-    wal: TimedWal,
+    timed: TimedRounds,
 ) -> None:
-    commit, _ = group_commit_over(wal)
+    commit, _ = group_commit_over(timed)
     broken: Any = TimedLog()
     sound: Any = TimedLog()
-    wal.failing = broken
+    timed.failing = broken
     waits = []
     for log in (broken, sound):
         log.append(1)
         commit.appended(log)
         waits.append(commit.durable(log, 1))
-    await rounds(wal, 1)
+    await rounds(timed, 1)
 
-    wal.gate.release()
+    timed.gate.release()
 
     assert await asyncio.gather(*waits) == [False, True]
     assert (broken.high_watermark, sound.high_watermark) == (0, 1)
     await commit.stop()
 
 
-async def test_a_log_that_went_offline_otherwise_answers_its_waiters(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal)
+async def test_a_log_that_went_offline_otherwise_answers_its_waiters(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
     log.append(1)
     commit.appended(log)
     log.offline_reason = "a manifest commit failed"
 
-    wal.gate.release()
+    timed.gate.release()
 
     assert await commit.durable(log, 1) is False
     await commit.stop()
 
 
-async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: TimedWal) -> None:
-    commit, waiters = group_commit_over(wal)
+async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(timed: TimedRounds) -> None:
+    commit, waiters = group_commit_over(timed)
     log: Any = TimedLog()
     parked = waiters.park()
     parked.watch(log)
     log.append(1)
     commit.appended(log)
     durable = commit.durable(log, 1)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
 
     commit.abandon(log)
 
     assert await durable is False
     assert parked.take_woken() == [log]
-    wal.gate.release()
+    timed.gate.release()
     await commit.stop()
 
 
-async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: TimedWal) -> None:
-    commit, waiters = group_commit_over(wal, syncs=False)
+async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(timed: TimedRounds) -> None:
+    commit, waiters = group_commit_over(timed, syncs=False)
     log: Any = TimedLog()
     parked = waiters.park()
     parked.watch(log)
@@ -258,31 +258,33 @@ async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: Tim
     assert log.high_watermark == 2
     assert await commit.durable(log, 2) is True
     assert parked.take_woken() == [log]
-    assert wal.rounds == []
+    assert timed.rounds == []
     await commit.stop()
 
 
 async def test_flush_messages_1_syncs_before_anything_is_acknowledged_or_read(
-    wal: TimedWal,
+    timed: TimedRounds,
 ) -> None:
-    commit, _ = group_commit_over(wal, syncs=False)
+    commit, _ = group_commit_over(timed, syncs=False)
     log: Any = TimedLog(LogConfig(flush_messages=1))
     log.append(2)
     commit.appended(log)
     durable = commit.durable(log, 2)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
     assert not durable.done()
     assert log.high_watermark == 0
 
-    wal.gate.release()
+    timed.gate.release()
 
     assert await durable is True
     assert log.high_watermark == 2
     await commit.stop()
 
 
-async def test_a_flush_that_is_due_starts_a_round_for_which_nobody_waits(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal, syncs=False)
+async def test_a_flush_that_is_due_starts_a_round_for_which_nobody_waits(
+    timed: TimedRounds,
+) -> None:
+    commit, _ = group_commit_over(timed, syncs=False)
     by_count: Any = TimedLog()
     by_time: Any = TimedLog()
     for log in (by_count, by_time):
@@ -291,20 +293,20 @@ async def test_a_flush_that_is_due_starts_a_round_for_which_nobody_waits(wal: Ti
         commit.appended(log)
         assert log.high_watermark == 2
         assert await commit.durable(log, 2) is True
-    await rounds(wal, 1)
-    assert wal.rounds == [{by_count: 2}]
+    await rounds(timed, 1)
+    assert timed.rounds == [{by_count: 2}]
 
     by_time.flush_is_due = True
     commit.flush_if_due(by_time, now_ms=5)
-    wal.gate.release(2)
-    await rounds(wal, 2)
+    timed.gate.release(2)
+    await rounds(timed, 2)
 
-    assert wal.rounds[1] == {by_time: 2}
+    assert timed.rounds[1] == {by_time: 2}
     await commit.stop()
 
 
-async def test_an_offline_log_is_not_flushed(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal, syncs=False)
+async def test_an_offline_log_is_not_flushed(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed, syncs=False)
     log: Any = TimedLog()
     log.flush_is_due = True
     log.offline_reason = "Input/output error"
@@ -312,10 +314,10 @@ async def test_an_offline_log_is_not_flushed(wal: TimedWal) -> None:
     commit.flush_if_due(log, now_ms=5)
 
     await commit.stop()
-    assert wal.rounds == []
+    assert timed.rounds == []
 
 
-class EventWal(TimedWal):
+class EventWal(TimedRounds):
     """Rounds without a worker, which end when the test says so."""
 
     def __init__(self) -> None:
@@ -342,9 +344,9 @@ class EventWal(TimedWal):
 
 @pytest.fixture
 def event_wal() -> Iterator[EventWal]:
-    wal = EventWal()
-    yield wal
-    os.close(wal.round_event)
+    timed = EventWal()
+    yield timed
+    os.close(timed.round_event)
 
 
 async def test_a_round_beside_the_loop_is_ended_by_its_event(event_wal: EventWal) -> None:
@@ -411,17 +413,17 @@ async def test_the_next_round_begins_before_the_waiters_of_the_last_are_answered
     await commit.stop()
 
 
-async def test_stopping_finishes_the_round_under_way(wal: TimedWal) -> None:
-    commit, _ = group_commit_over(wal)
+async def test_stopping_finishes_the_round_under_way(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
     log: Any = TimedLog()
     log.append(1)
     commit.appended(log)
-    await rounds(wal, 1)
+    await rounds(timed, 1)
     stopping = asyncio.ensure_future(commit.stop())
     await asyncio.sleep(0.01)
     assert not stopping.done()
 
-    wal.gate.release()
+    timed.gate.release()
 
     await stopping
     assert log.high_watermark == 1

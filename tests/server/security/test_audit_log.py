@@ -63,6 +63,8 @@ NOT_CHANGES = {
     "DescribeAcls", "DescribeClientQuotas", "DescribeUserScramCredentials", "DescribeDelegationToken",
     # Their refusals are logged where they happen.
     "SaslHandshake", "SaslAuthenticate",
+    # Followers read.
+    "FetchSnapshot",
     # One broker has nothing to elect and to move, and no tokens.
     "ElectLeaders", "AlterPartitionReassignments", "CreateDelegationToken", "RenewDelegationToken",
     "ExpireDelegationToken",

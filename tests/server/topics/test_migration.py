@@ -69,6 +69,7 @@ async def check(world: World) -> None:
 
 async def test_the_directories_of_logs_move_to_the_node_s_store_once() -> None:
     disk = await earlier(marks={CONFIG: '{"log.cleaner.threads":"2"}', "/other": "stays"})
+    revisions = (0, 0)
     for _ in range(2):
         world = await open_world(disk, BOTH)
         await check(world)

@@ -323,8 +323,7 @@ def test_all_records_that_are_unfit_are_named_as_kafka_names_them(codec: Codec) 
     assert [error.batch_index for error in answer.record_errors] == [1, 2, 3, 4]
     said = ["key" if "without key" in error.message else "time" for error in answer.record_errors]
     assert said == ["key", "time", "key", "time"]
-    first = "4 of 6 records are refused, the first because: Compacted topic cannot accept message"
-    assert answer.message.startswith(first)
+    assert answer.message.startswith(f"4 of 6 records are refused. Timestamp {old} is further")
     assert "are named" not in answer.message
 
 
@@ -336,6 +335,32 @@ def test_ten_keyless_records_of_a_hundred_are_named_and_no_others(codec: Codec) 
     answer = refusal(batch, COMPACTED)
     assert answer.error_code is ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == list(bad)
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["sound", "keyless", "untimely"]), min_size=1, max_size=12),
+    codec=CODECS,
+)
+def test_the_message_of_unfit_records_is_about_the_error_that_decides_the_code(
+    kinds: list[str], codec: Codec
+) -> None:
+    """Apache Kafka 4.3.1: one untimely record makes it INVALID_TIMESTAMP, whatever comes before it."""
+    keys = [None if kind == "keyless" else b"k" for kind in kinds]
+    times = [NOW_MS - 2000 * (kind == "untimely") for kind in kinds]
+    batch = batch_of([(key, b"v") for key in keys], timestamps=times, codec=codec)
+    rules = rules_of(COMPACTED.config, message_timestamp_before_max_ms=1000)
+    if set(kinds) == {"sound"}:
+        assert isinstance(validate_batch(memoryview(bytearray(batch)), rules), ValidBatch)
+        return
+    answer = refusal(batch, rules)
+    is_untimely = "untimely" in kinds
+    code = ErrorCode.INVALID_TIMESTAMP if is_untimely else ErrorCode.INVALID_RECORD
+    assert answer.error_code is code
+    assert ("Timestamp" in answer.message) is is_untimely
+    assert ("without key" in answer.message) is not is_untimely
+    assert [each.batch_index for each in answer.record_errors] == [
+        number for number, kind in enumerate(kinds) if kind != "sound"
+    ]
 
 
 def test_a_batch_of_nothing_but_unfit_records_does_not_make_an_answer_without_a_bound() -> None:

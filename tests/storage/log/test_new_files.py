@@ -9,8 +9,8 @@ import pytest
 
 from storage.files.errors import DiskError, LogOffline, StorageError, SyncFailed
 from storage.files.paths import MANIFEST, join
+from storage.log.log_service import LogService
 from storage.log.new_files import NewFiles
-from storage.log.service import LogService
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 DIRECTORY = "/data/orders/0"

@@ -81,7 +81,7 @@ def sent(sequence: int) -> bytearray:
 
 
 def knows(log: PartitionLog, sequence: int) -> bool:
-    return log.producers.judge(valid(sent(sequence)).header) == Duplicate(
+    return log.producers.check_append(valid(sent(sequence)).header) == Duplicate(
         Offset(sequence), Offset(sequence)
     )
 

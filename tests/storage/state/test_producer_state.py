@@ -58,21 +58,21 @@ def header(
 def states_after(*headers: BatchHeader) -> ProducerStates:
     states, offset = ProducerStates(), 100
     for each in headers:
-        assert states.judge(each) is ErrorCode.NONE
+        assert states.check_append(each) is ErrorCode.NONE
         offset += each.record_count
         states.appended(each, last_offset=Offset(offset - 1), now_ms=1)
     return states
 
 
 def test_unknown_producer_may_begin_anywhere() -> None:
-    assert ProducerStates().judge(header(77)) is ErrorCode.NONE
+    assert ProducerStates().check_append(header(77)) is ErrorCode.NONE
 
 
 def test_next_sequence_is_taken_and_a_gap_is_not() -> None:
     states = states_after(header(0, count=3))
-    assert states.judge(header(3)) is ErrorCode.NONE
-    assert states.judge(header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.judge(header(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check_append(header(3)) is ErrorCode.NONE
+    assert states.check_append(header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check_append(header(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_each_of_the_last_five_batches_is_a_duplicate_and_the_sixth_is_not() -> None:
@@ -80,35 +80,35 @@ def test_each_of_the_last_five_batches_is_a_duplicate_and_the_sixth_is_not() -> 
     states = states_after(*sent)
     for number in range(1, 6):
         first = 100 + 2 * number
-        assert states.judge(sent[number]) == Duplicate(Offset(first), Offset(first + 1))
-    assert states.judge(sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert states.check_append(sent[number]) == Duplicate(Offset(first), Offset(first + 1))
+    assert states.check_append(sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_same_first_sequence_with_another_count_is_no_duplicate() -> None:
     states = states_after(header(0, count=3))
-    assert states.judge(header(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check_append(header(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_new_epoch_begins_at_zero_and_the_old_one_is_fenced() -> None:
     states = states_after(header(0), header(1))
-    assert states.judge(header(2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.judge(header(0, epoch=1)) is ErrorCode.NONE
+    assert states.check_append(header(2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check_append(header(0, epoch=1)) is ErrorCode.NONE
     states.appended(header(0, epoch=1), last_offset=Offset(102), now_ms=2)
-    assert states.judge(header(2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert states.judge(header(0, epoch=1)) == Duplicate(Offset(102), Offset(102))
+    assert states.check_append(header(2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check_append(header(0, epoch=1)) == Duplicate(Offset(102), Offset(102))
 
 
 def test_sequence_goes_on_at_zero_after_the_largest() -> None:
     last = (1 << 31) - 1
     states = states_after(header(last - 1, count=4))
-    assert states.judge(header(2)) is ErrorCode.NONE
-    assert states.judge(header(last - 1, count=4)) == Duplicate(Offset(100), Offset(103))
+    assert states.check_append(header(2)) is ErrorCode.NONE
+    assert states.check_append(header(last - 1, count=4)) == Duplicate(Offset(100), Offset(103))
 
 
 def test_batches_without_a_producer_leave_no_state() -> None:
     states = ProducerStates()
     plain = valid(batch_of([(b"k", b"v")])).header
-    assert states.judge(plain) is ErrorCode.NONE
+    assert states.check_append(plain) is ErrorCode.NONE
     states.appended(plain, last_offset=Offset(0), now_ms=1)
     assert len(states) == 0
 
@@ -119,7 +119,7 @@ def test_idle_producers_are_forgotten_by_the_walls_clock() -> None:
     assert len(states) == 1
     states.expire(before_ms=2)
     assert len(states) == 0
-    assert states.judge(header(9)) is ErrorCode.NONE
+    assert states.check_append(header(9)) is ErrorCode.NONE
 
 
 def test_last_data_offsets_name_the_batches_that_cleaning_must_keep() -> None:
@@ -139,22 +139,22 @@ def marker(*, epoch: int = 0, producer: int = 7) -> BatchHeader:
 
 def test_marker_has_no_place_in_the_sequence() -> None:
     states = states_after(header(0), marker(), header(1))
-    assert states.judge(header(2)) is ErrorCode.NONE
+    assert states.check_append(header(2)) is ErrorCode.NONE
     assert states.marker_epochs() == {}
 
 
 def test_marker_of_a_newer_epoch_fences_the_old_one() -> None:
     states = states_after(header(0), marker(epoch=1))
-    assert states.judge(header(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert states.judge(marker()) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert states.judge(header(0, epoch=2)) is ErrorCode.NONE
+    assert states.check_append(header(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check_append(marker()) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check_append(header(0, epoch=2)) is ErrorCode.NONE
 
 
 def test_epoch_that_a_marker_began_starts_at_zero_too() -> None:
     """Otherwise a late second batch would be accepted, and the first one never again."""
     states = states_after(header(0), marker(epoch=1))
-    assert states.judge(header(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.judge(header(0, epoch=1)) is ErrorCode.NONE
+    assert states.check_append(header(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check_append(header(0, epoch=1)) is ErrorCode.NONE
 
 
 def test_producers_without_a_data_batch_are_listed_with_the_epoch_of_their_markers() -> None:
@@ -167,15 +167,15 @@ def test_brokers_own_batches_have_no_sequence_and_are_fenced_like_others() -> No
     own = header(-1, epoch=3, is_transactional=True)
     states = states_after(own, own, marker(epoch=3), own)
     fenced = header(-1, epoch=2, is_transactional=True)
-    assert states.judge(fenced) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check_append(fenced) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_nothing_else_of_a_producer_may_come_between_its_transactions_batches() -> None:
     states = states_after(header(0, is_transactional=True))
-    assert states.judge(header(1)) is ErrorCode.INVALID_TXN_STATE
-    assert states.judge(header(1, is_transactional=True)) is ErrorCode.NONE
+    assert states.check_append(header(1)) is ErrorCode.INVALID_TXN_STATE
+    assert states.check_append(header(1, is_transactional=True)) is ErrorCode.NONE
     states.appended(marker(), last_offset=Offset(101), now_ms=1)
-    assert states.judge(header(1)) is ErrorCode.NONE
+    assert states.check_append(header(1)) is ErrorCode.NONE
 
 
 def test_open_transaction_stays_open_over_a_newer_epoch_until_a_marker() -> None:

@@ -192,7 +192,7 @@ class Remains(Generic[R]):
     """The delete horizon to stamp into a rebuilt batch; None: its base timestamp stays."""
 
 
-def judge(
+def verdict_of(
     *,
     key: bytes | None,
     has_value: bool,
@@ -261,7 +261,7 @@ def retain_batch(
         return Remains(fate=Fate.VERBATIM, verdicts=unmapped)
     if not records:
         return Remains(fate=_fate_of_empty(header, bounds), verdicts=())
-    verdicts = _judge_records(header, records, offset_map, bounds, remaining)
+    verdicts = _verdicts_of_records(header, records, offset_map, bounds, remaining)
     survivors = tuple(
         record for record, verdict in zip(records, verdicts, strict=True) if verdict.is_kept
     )
@@ -295,7 +295,7 @@ def is_tombstone(record: KeyedRecord) -> bool:
     return record.key is not None and record.value is None
 
 
-def _judge_records(
+def _verdicts_of_records(
     header: RecordBatch,
     records: Sequence[KeyedRecord],
     offset_map: KeyOffsets,
@@ -305,18 +305,18 @@ def _judge_records(
     if any(aborted.holds(header) for aborted in bounds.aborted):
         return (Verdict.DROPPED_ABORTED,) * len(records)
     if header.is_control:
-        verdicts = [_judge_control(header, records, bounds, remaining)] * len(records)
+        verdicts = [_verdict_of_control(header, records, bounds, remaining)] * len(records)
     else:
-        verdicts = [_judge_record(header, record, offset_map, bounds) for record in records]
+        verdicts = [_verdict_of_record(header, record, offset_map, bounds) for record in records]
     if header.last_offset == bounds.tail_offset and not verdicts[-1].is_kept:
         verdicts[-1] = Verdict.KEPT_TAIL
     return tuple(verdicts)
 
 
-def _judge_record(
+def _verdict_of_record(
     header: RecordBatch, record: KeyedRecord, offset_map: KeyOffsets, bounds: PassBounds
 ) -> Verdict:
-    return judge(
+    return verdict_of(
         key=record.key,
         has_value=record.value is not None,
         offset=record.offset,
@@ -327,7 +327,7 @@ def _judge_record(
     )
 
 
-def _judge_control(
+def _verdict_of_control(
     header: RecordBatch,
     records: Sequence[KeyedRecord],
     bounds: PassBounds,

@@ -22,7 +22,7 @@ from storage.formats.log_config import LogConfig
 from storage.formats.meta_properties import MetaProperties
 from storage.log.directory import LogDirectory
 from storage.log.log import Appended, PartitionLog
-from storage.log.wal import SYNC_THREADS, Synced, Wal
+from storage.log.sync_rounds import SYNC_THREADS, Synced, SyncRounds
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -47,79 +47,83 @@ def logs_in(directory: LogDirectory, count: int) -> tuple[PartitionLog, ...]:
     return tuple(directory.create_logs("orders", TOPIC_ID, LogConfig(), range(count)))
 
 
-def append(wal: Wal, log: PartitionLog, count: int = 1) -> None:
+def append(rounds: SyncRounds, log: PartitionLog, count: int = 1) -> None:
     for _ in range(count):
         batch = valid(batch_of([(b"k", bytes(60))]))
         assert isinstance(log.append_as_leader(batch, now_ms=0), Appended)
-        wal.mark_dirty(log)
+        rounds.mark_dirty(log)
 
 
 @pytest.fixture
-def wal() -> Iterator[Wal]:
-    wal = Wal()
-    yield wal
-    wal.close()
+def rounds() -> Iterator[SyncRounds]:
+    rounds = SyncRounds()
+    yield rounds
+    rounds.close()
 
 
 @pytest.mark.parametrize("count", [1, 2, 12, MANY])
-def test_a_round_syncs_every_dirty_log_once_and_says_how_far(wal: Wal, count: int) -> None:
+def test_a_round_syncs_every_dirty_log_once_and_says_how_far(
+    rounds: SyncRounds, count: int
+) -> None:
     disk = MemoryFileSystem()
     logs = logs_in(opened(disk), count)
     for number, log in enumerate(logs):
-        append(wal, log, number % 3 + 1)
-    assert wal.has_dirty
+        append(rounds, log, number % 3 + 1)
+    assert rounds.has_dirty
 
-    synced = wal.sync_round()
+    synced = rounds.sync_round()
 
     assert set(synced) == {Synced(log, Offset(number % 3 + 1)) for number, log in enumerate(logs)}
     assert len(synced) == len(logs)
-    assert not wal.has_dirty
+    assert not rounds.has_dirty
     left = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
     for number, log in enumerate(logs):
         again = left.open_log(log.topic_partition, TOPIC_ID, LogConfig())
         assert again.log_end_offset == number % 3 + 1
 
 
-def test_a_round_without_dirty_logs_does_nothing(wal: Wal) -> None:
-    assert wal.sync_round() == ()
+def test_a_round_without_dirty_logs_does_nothing(rounds: SyncRounds) -> None:
+    assert rounds.sync_round() == ()
 
 
-def test_a_failed_sync_acknowledges_nothing_and_is_not_retried(wal: Wal) -> None:
+def test_a_failed_sync_acknowledges_nothing_and_is_not_retried(rounds: SyncRounds) -> None:
     disk = MemoryFileSystem()
     (log,) = logs_in(opened(disk), 1)
-    append(wal, log)
+    append(rounds, log)
     disk.faults.fail("sync", errno.EIO)
 
-    assert wal.sync_round() == ()
+    assert rounds.sync_round() == ()
 
     assert log.offline_reason is not None
-    wal.mark_dirty(log)
-    assert wal.sync_round() == ()
+    rounds.mark_dirty(log)
+    assert rounds.sync_round() == ()
     assert log.high_watermark == 0
 
 
-def test_a_failed_sync_acknowledges_nothing_of_its_directory(wal: Wal) -> None:
+def test_a_failed_sync_acknowledges_nothing_of_its_directory(rounds: SyncRounds) -> None:
     disk = MemoryFileSystem()
     logs = logs_in(opened(disk), MANY)
     for log in logs:
-        append(wal, log)
+        append(rounds, log)
     disk.faults.fail("sync", errno.EIO, path="/20/")
 
-    assert wal.sync_round() == ()
+    assert rounds.sync_round() == ()
 
     assert all(log.offline_reason is not None for log in logs)
 
 
-def test_a_failed_sync_does_not_keep_the_round_from_another_directorys_logs(wal: Wal) -> None:
+def test_a_failed_sync_does_not_keep_the_round_from_another_directorys_logs(
+    rounds: SyncRounds,
+) -> None:
     """Even if no client waits for them: only this round makes acks=1 records readable."""
     disk = MemoryFileSystem()
     broken = logs_in(opened(disk, "/broken"), MANY)
     sound = logs_in(opened(disk, "/sound"), MANY)
     for log in (*broken, *sound):
-        append(wal, log)
+        append(rounds, log)
     disk.faults.fail("sync", errno.EIO, path="/broken")
 
-    assert {synced.log for synced in wal.sync_round()} == set(sound)
+    assert {synced.log for synced in rounds.sync_round()} == set(sound)
 
 
 class ThreadsThatFail:
@@ -140,9 +144,9 @@ class ThreadsThatFail:
         pass
 
 
-def failing_wal(*errors: int) -> tuple[Wal, ThreadsThatFail]:
+def failing_wal(*errors: int) -> tuple[SyncRounds, ThreadsThatFail]:
     threads = ThreadsThatFail(*errors)
-    return Wal(cast("SyncThreads", threads)), threads
+    return SyncRounds(cast("SyncThreads", threads)), threads
 
 
 def local_logs(folder: Path, count: int, name: str = "data") -> tuple[PartitionLog, ...]:
@@ -152,101 +156,101 @@ def local_logs(folder: Path, count: int, name: str = "data") -> tuple[PartitionL
     return logs
 
 
-def finish_round(wal: Wal) -> tuple[Synced, ...]:
-    assert select.select([wal.round_event], [], [], 10)[0]
-    os.eventfd_read(wal.round_event)
-    assert wal.is_round_over
-    return wal.end_round()
+def finish_round(rounds: SyncRounds) -> tuple[Synced, ...]:
+    assert select.select([rounds.round_event], [], [], 10)[0]
+    os.eventfd_read(rounds.round_event)
+    assert rounds.is_round_over
+    return rounds.end_round()
 
 
 @pytest.mark.parametrize("count", [1, 2, MANY])
 def test_files_that_need_no_more_are_synced_without_a_worker(
-    wal: Wal, tmp_path: Path, count: int
+    rounds: SyncRounds, tmp_path: Path, count: int
 ) -> None:
     logs = local_logs(tmp_path, count)
     for _ in range(3):
         for log in logs:
-            append(wal, log)
-        assert wal.begin_round()
-        assert not wal.has_dirty
+            append(rounds, log)
+        assert rounds.begin_round()
+        assert not rounds.has_dirty
         wanted = {Synced(log, log.log_end_offset) for log in logs}
         for log in logs:
-            append(wal, log)  # For the next round.
+            append(rounds, log)  # For the next round.
 
-        assert set(finish_round(wal)) == wanted
-        assert not wal.is_round_over
-        assert wal.has_dirty
+        assert set(finish_round(rounds)) == wanted
+        assert not rounds.is_round_over
+        assert rounds.has_dirty
 
 
 def test_a_round_that_needs_more_than_one_file_of_a_log_is_left_to_the_worker(
-    wal: Wal, tmp_path: Path
+    rounds: SyncRounds, tmp_path: Path
 ) -> None:
     sealed, plain = local_logs(tmp_path, 2)
     for log in (plain, sealed):
-        append(wal, log)
+        append(rounds, log)
     sealed.roll(now_ms=0)
-    append(wal, sealed)
+    append(rounds, sealed)
 
-    assert not wal.begin_round()
+    assert not rounds.begin_round()
 
-    assert set(wal.sync_round()) == {Synced(plain, Offset(1)), Synced(sealed, Offset(2))}
+    assert set(rounds.sync_round()) == {Synced(plain, Offset(1)), Synced(sealed, Offset(2))}
     for log in (plain, sealed):
-        append(wal, log)
-    assert wal.begin_round()
-    assert set(finish_round(wal)) == {Synced(plain, Offset(2)), Synced(sealed, Offset(3))}
+        append(rounds, log)
+    assert rounds.begin_round()
+    assert set(finish_round(rounds)) == {Synced(plain, Offset(2)), Synced(sealed, Offset(3))}
 
 
-def test_files_that_only_sync_can_make_safe_are_left_to_the_worker(wal: Wal) -> None:
+def test_files_that_only_sync_can_make_safe_are_left_to_the_worker(rounds: SyncRounds) -> None:
     (log,) = logs_in(opened(MemoryFileSystem()), 1)
-    append(wal, log)
+    append(rounds, log)
 
-    assert not wal.begin_round()
-    assert wal.has_dirty
+    assert not rounds.begin_round()
+    assert rounds.has_dirty
 
 
 def test_a_sync_that_failed_beside_the_loop_is_final_for_its_directory(tmp_path: Path) -> None:
-    wal, threads = failing_wal(0, errno.EIO, 0)
+    rounds, threads = failing_wal(0, errno.EIO, 0)
     broken = local_logs(tmp_path, 2, "broken")
     (sound,) = local_logs(tmp_path, 1, "sound")
     for log in (*broken, sound):
-        append(wal, log)
+        append(rounds, log)
 
-    assert wal.begin_round()
+    assert rounds.begin_round()
     assert len(threads.begun) == 3
-    synced = wal.end_round()
+    synced = rounds.end_round()
 
     assert synced == (Synced(sound, Offset(1)),)
     assert all(log.offline_reason is not None for log in broken)
     assert sound.offline_reason is None
-    wal.mark_dirty(broken[0])
-    assert not wal.begin_round()
-    assert wal.sync_round() == ()
+    rounds.mark_dirty(broken[0])
+    assert not rounds.begin_round()
+    assert rounds.sync_round() == ()
 
 
 def test_a_sync_after_a_failed_one_beside_the_loop_fails_too(tmp_path: Path) -> None:
     """The kernel reports a lost write once: a checkpoint's sync of the same file must fail too."""
-    wal, _ = failing_wal(errno.EIO)
+    rounds, _ = failing_wal(errno.EIO)
     (log,) = local_logs(tmp_path, 1)
-    append(wal, log)
-    wal.begin_round()
-    wal.end_round()
+    append(rounds, log)
+    rounds.begin_round()
+    rounds.end_round()
 
     with pytest.raises(SyncFailed):
         log.sync()
 
 
 def test_a_log_that_another_thread_is_syncing_does_not_block_the_loop(tmp_path: Path) -> None:
-    wal, _ = failing_wal(0)
+    rounds, _ = failing_wal(0)
     (log,) = local_logs(tmp_path, 1)
-    append(wal, log)
+    append(rounds, log)
     other = log.begin_sync()
     assert other is not None
 
-    assert not wal.begin_round()
+    assert not rounds.begin_round()
 
     other.end(0)
-    assert wal.begin_round()
-    assert wal.end_round() == (Synced(log, Offset(1)),)
+    assert rounds.begin_round()
+    assert rounds.end_round() == (Synced(log, Offset(1)),)
 
 
 def test_where_the_system_has_no_thread_left_the_worker_does_the_round(tmp_path: Path) -> None:
@@ -254,10 +258,10 @@ def test_where_the_system_has_no_thread_left_the_worker_does_the_round(tmp_path:
         def begin(self, descriptors: Sequence[int]) -> None:
             raise RuntimeError("can't start new thread")
 
-    wal = Wal(cast("SyncThreads", NoThreads()))
+    rounds = SyncRounds(cast("SyncThreads", NoThreads()))
     (log,) = local_logs(tmp_path, 1)
-    append(wal, log)
+    append(rounds, log)
 
-    assert not wal.begin_round()
+    assert not rounds.begin_round()
 
-    assert wal.sync_round() == (Synced(log, Offset(1)),)
+    assert rounds.sync_round() == (Synced(log, Offset(1)),)

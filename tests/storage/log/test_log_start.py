@@ -17,8 +17,8 @@ from storage.files.paths import parse_snapshot_file
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import Manifest, decode, encode
 from storage.log.log import Appended, PartitionLog
+from storage.log.log_start import DeletedSegment
 from storage.log.retention import DeletionReason
-from storage.log.start import DeletedSegment
 from storage.segment.reader import Isolation, ReadResult, SegmentRegion, find_region
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid

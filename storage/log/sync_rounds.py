@@ -24,7 +24,7 @@ from storage.files.sync_threads import SyncThreads
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
-_log = logging.getLogger("storage.log.wal")
+_log = logging.getLogger("storage.log.sync_rounds")
 
 SYNC_THREADS = 16
 """Measured on ext4, 64 files of 64 KiB each: 18 ms one after the other, 10.5 with 4 threads, 7.3 with
@@ -48,7 +48,7 @@ class _Begun:
 
 
 @loop_thread
-class Wal:
+class SyncRounds:
     """The dirty logs of a broker. Runs one round at a time, of either kind."""
 
     __slots__ = ("_begun", "_dirty", "_executor", "_threads")

@@ -13,7 +13,7 @@ from storage.files.errors import LogOffline, NoSpace, StorageError
 from storage.segment.files import Background
 from storage.threads import any_thread
 
-_log = logging.getLogger("storage.log.service")
+_log = logging.getLogger("storage.log.log_service")
 
 
 @any_thread

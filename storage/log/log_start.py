@@ -21,14 +21,14 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import LogOffline, NoSpace
 from storage.formats.log_config import LogConfig
 from storage.log.commits import LogCommits
+from storage.log.log_service import LogService
 from storage.log.offsets import LogOffsets
 from storage.log.retention import DeletionReason, Retention, decide_retention
 from storage.log.segment_list import SegmentList
-from storage.log.service import LogService
 from storage.segment.segment import Segment
 from storage.threads import any_thread
 
-_log = logging.getLogger("storage.log.start")
+_log = logging.getLogger("storage.log.log_start")
 
 
 @dataclass(frozen=True, slots=True)

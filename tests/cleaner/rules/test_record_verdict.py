@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.rules.retain import (
+from cleaner.rules.record_verdict import (
     AbortedTransaction,
     Fate,
     PassBounds,
     Remains,
     Verdict,
-    judge,
     retain_batch,
     retain_log,
+    verdict_of,
 )
 from protocol.records.control_record import ControlType
 from tests.cleaner.kernel_log import LogBatch, LogRecord, PlainOffsetMap, log_batch, marker_batch
@@ -69,7 +69,7 @@ def with_fields(batch: LogBatch, **fields: object) -> LogBatch:
 def test_verdict(
     key: bytes | None, has_value: bool, offset: int, horizon: int | None, verdict: Verdict
 ) -> None:
-    assert verdict is judge(
+    assert verdict is verdict_of(
         key=key,
         has_value=has_value,
         offset=offset,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.kernel.kernel import OffsetMap
-from cleaner.rules.retain import Remains, Verdict, is_marker, is_tombstone
+from cleaner.rules.record_verdict import Remains, Verdict, is_marker, is_tombstone
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     LogBatch,
