@@ -102,7 +102,10 @@ async def _piece(
         task = await upkeep.newest(topic, log, position, PATIENCE_SECONDS)
         if not task.done():
             raise _Later
-        found, position = task.result(), 0
+        found = task.result()
+        if found is not None and found.end_offset < position:
+            raise _Later  # It was made for a follower that needed less.
+        position = 0
     else:
         found = OfferId(
             topic_id=log.topic_id,

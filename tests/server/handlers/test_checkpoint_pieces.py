@@ -184,6 +184,24 @@ async def test_followers_that_ask_at_the_same_time_wait_for_the_same_one(tmp_pat
         assert data_of(parts[0]) == data_of(parts[1])
 
 
+async def test_one_that_is_made_for_a_follower_that_needs_less_is_not_answered_to_another(
+    tmp_path: Path,
+) -> None:
+    async with leading(tmp_path) as (served, client):
+        upkeep = served.broker.checkpoints
+        assert upkeep is not None
+        log = served.log(OFFSETS_TOPIC)
+        running = await upkeep.newest(served.broker.groups.topic, log, 10, 0)
+        await commit_some(served)
+
+        part = await got(client, piece(NEWEST, 20))
+        while part.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            part = await got(client, piece(NEWEST, 20))
+
+        assert part.snapshot_id.end_offset == 20
+        assert running.done()
+
+
 async def test_no_more_downloads_at_a_time_than_the_property_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
