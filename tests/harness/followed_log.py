@@ -12,6 +12,7 @@ from protocol.wire.error_codes import ErrorCode
 from replog.entry import SnapshotId
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.state_loading import feed_log
+from server.coordination.transactions.loading import TransactionScan
 from storage.files.files import FileSystem
 from storage.files.paths import checkpoint_path
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, decode_header
@@ -48,12 +49,17 @@ def open_copy(fs: FileSystem, *, has_commits: bool = True) -> PartitionCopy:
 class FollowedLog:
     """The leader's log and its copy; `step` is one request of the follower with its answer."""
 
-    def __init__(self, leader: CheckpointedLog | None = None) -> None:
-        self.leader = leader or CheckpointedLog()
+    def __init__(self, *, has_commits: bool = True) -> None:
+        """
+        Args:
+            has_commits: whether the log is one of `__consumer_offsets`, not of `__transaction_state`.
+        """
+        self.leader = CheckpointedLog()
+        self.has_commits = has_commits
         self.disk = MemoryFileSystem()
         self.disk.make_directory("copy")
         self.disk.sync_directory("/")
-        self.copy = open_copy(self.disk)
+        self.copy = open_copy(self.disk, has_commits=has_commits)
 
     def step(self) -> bool:
         """Fetch once, or download one piece. Returns whether there was anything to do."""
@@ -113,7 +119,7 @@ class FollowedLog:
             counts = objection(header, place_in(leader.log, header.end_offset)) is None
             if counts and header.end_offset >= end_min:
                 return data
-        if leader.make() is None:
+        if leader.make(has_commits=self.has_commits) is None:
             return None
         data = leader.checkpoint
         assert data is not None
@@ -125,6 +131,18 @@ class FollowedLog:
             if not self.step():
                 return
         raise AssertionError(f"the copy never catches up: {self.copy.end}, {self.copy.wanted}")
+
+    def values(self) -> dict[bytes, bytes]:
+        """Returns the last value of each transactional id that the copy's files have."""
+        scan, log = TransactionScan(), self.copy.log
+        start = log.log_start_offset
+        if self.disk.exists(COPY_PATH):
+            with CheckpointReader(self.disk, COPY_PATH) as reader:
+                for piece in reader.pieces():
+                    scan.feed(piece)
+                start = reader.header.end_offset
+        feed_log(log, start, log.high_watermark, scan.feed)
+        return scan.values
 
     def state(self) -> State:
         """Returns the state that the copy's files have."""
@@ -139,12 +157,12 @@ class FollowedLog:
     def crash(self, loss: Loss = Loss.EVERYTHING, random: Random | None = None) -> None:
         """Let the standby's machine lose power, and start again."""
         self.disk = self.disk.after_crash(loss, random or Random(0))
-        self.copy = open_copy(self.disk)
+        self.copy = open_copy(self.disk, has_commits=self.has_commits)
 
     def restart(self) -> None:
         """Stop the standby properly, and start it again."""
         self.copy.close()
-        self.copy = open_copy(self.disk)
+        self.copy = open_copy(self.disk, has_commits=self.has_commits)
 
 
 def snapshot_of(checkpoint: bytes) -> SnapshotId:

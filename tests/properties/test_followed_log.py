@@ -206,3 +206,59 @@ def test_the_copy_always_has_a_state_of_the_leader_and_in_the_end_the_last_one(
     assert order is not None
     if made is not None:
         assert history.world.copy.digest(order).digest == made.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """New values of transactional ids, in one batch; None is a tombstone."""
+
+    values: tuple[tuple[bytes, bytes | None], ...]
+
+
+_VALUES = st.lists(
+    st.tuples(st.sampled_from((b"x", b"y", b"z")), st.none() | st.sampled_from((b"1", b"2"))),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda pair: pair[0],
+).map(lambda pairs: Values(tuple(pairs)))
+_TRANSACTION_KINDS: tuple[st.SearchStrategy[Values | Step], ...] = (
+    *(_VALUES,) * 8,
+    *(st.builds(Clean, st.sampled_from((0, 1_000_000))),) * 3,
+    *(st.builds(Steps, st.integers(1, 8)),) * 4,
+    *(st.builds(Crash, st.sampled_from(Loss), st.integers(0, 99)),) * 2,
+    *(st.sampled_from(("own", "restart")),) * 3,
+)
+
+
+@settings(max_examples=2000 if "KOMPAKT_SOAK" in os.environ else 100, deadline=None)
+@given(st.lists(st.sampled_from(_TRANSACTION_KINDS).flatmap(lambda kind: kind), min_size=10))
+def test_the_copy_of_transactional_ids_has_the_last_value_of_each(
+    steps: list[Values | Step],
+) -> None:
+    world, expected = FollowedLog(has_commits=False), dict[bytes, bytes | None]()
+    known: dict[int, dict[bytes, bytes]] = {0: {}}
+    for step in (*steps, Values(((b"x", b"3"),))):
+        match step:
+            case Values():
+                expected |= dict(step.values)
+                end = world.leader.add_pairs(step.values)
+                known[end] = {key: value for key, value in expected.items() if value is not None}
+            case Clean():
+                world.leader.now_ms += step.after_ms
+                world.leader.roll()
+                if world.leader.assess(requested=True).reason is not None:
+                    world.leader.execute(world.leader.plan())
+            case Steps():
+                for _ in range(step.count):
+                    world.step()
+            case Crash():
+                world.crash(step.loss, Random(step.seed))
+            case "own" if world.copy.wanted is None:
+                world.make_checkpoint()
+            case "restart":
+                world.restart()
+            case _:
+                pass  # It needs the leader's checkpoint, so it makes none.
+        assert world.values() == known[world.copy.end]
+    world.catch_up()
+    assert world.values() == known[world.leader.log.high_watermark]
