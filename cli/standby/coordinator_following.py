@@ -237,6 +237,7 @@ class CoordinatorFollowing:
                     "digest": f"{own.digest:032x}",
                     "leader_digest": f"{digest:032x}",
                 }
+            result["reason"] = "this copy has made or taken a checkpoint meanwhile"
         return result
 
     async def _leaders_digest(self, client: BrokerClient, place: Place) -> tuple[int, int]:

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cleaner.checkpoints.making import (
@@ -35,7 +36,7 @@ from cleaner.checkpoints.making import (
 )
 from cleaner.checkpoints.reading import CheckpointReader
 from cleaner.checkpoints.validity import objection, place_in
-from cleaner.pacing.meter import PassMeter
+from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import Throttle
 from cli.standby.checkpoint_download import CheckpointDownload
@@ -48,7 +49,7 @@ from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.state_loading import LoadedCheckpoint, LoadReport
 from storage.batches.validate import ValidBatch
-from storage.files.errors import DamagedFile, MissingFile, StorageError
+from storage.files.errors import DamagedFile, MissingFile, SegmentRemoved, StorageError
 from storage.files.files import Buffer, FileSystem, unlink_if_there
 from storage.files.paths import INSTALL, checkpoint_path
 from storage.formats.coordinator_checkpoint import CheckpointHeader
@@ -337,12 +338,12 @@ class PartitionCopy:
         Call `made` with the result. Returns None if there is nothing new.
 
         Raises:
-            CleaningAborted: the leader's checkpoint was taken meanwhile, or `stop` was called.
+            CleaningAborted: the leader's checkpoint was taken meanwhile, an own one has dropped the log
+                of the order, or `stop` was called.
             ProtocolError, StorageError: it cannot be made; the copy is as before.
         """
-        with self._making:
-            meter = self._checked_meter(order)
-            made = make_checkpoint(order, meter)
+        with self._making, _aborting_if_dropped():
+            made = make_checkpoint(order, self._checked_meter(order))
             if made is not None:
                 gone = self._log.delete_records(made.end_offset)
                 assert not isinstance(gone, ErrorCode), "it ends below the high watermark"
@@ -364,7 +365,7 @@ class PartitionCopy:
 
     def digest(self, order: CheckpointOrder) -> LiveDigest:
         """Returns the digest of the state. Blocks. Raises as `make_checkpoint`."""
-        with self._making:
+        with self._making, _aborting_if_dropped():
             return live_digest(order, self._checked_meter(order))
 
     def _checked_meter(self, order: CheckpointOrder) -> PassMeter:
@@ -451,6 +452,15 @@ class PartitionCopy:
         if self._log.log_start_offset > 0:
             self._is_whole = False
             self.wanted = Wanted(reason=reason, end_min=START)
+
+
+@contextmanager
+def _aborting_if_dropped() -> Iterator[None]:
+    """Turn SegmentRemoved into CleaningAborted: the order is older than the last own checkpoint."""
+    try:
+        yield
+    except SegmentRemoved as error:
+        raise CleaningAborted(str(error)) from error
 
 
 def _at_once(work: Callable[[], None]) -> None:

@@ -454,6 +454,22 @@ def test_one_that_was_begun_before_the_leaders_was_taken_does_not_replace_it() -
     assert equal(world)
 
 
+def test_what_was_ordered_before_the_last_own_checkpoint_is_given_up() -> None:
+    world = followed(commits=2)
+    order, digest_order = world.copy.order(), world.copy.digest_order(Offset(4))
+    assert digest_order is not None
+    commit(world)
+    world.catch_up()
+    world.make_checkpoint()
+
+    with pytest.raises(CleaningAborted):
+        world.copy.make_checkpoint(order)
+    with pytest.raises(CleaningAborted):
+        world.copy.digest(digest_order)
+
+    assert equal(world)
+
+
 def test_without_its_last_checkpoint_it_makes_none() -> None:
     """The log alone would give another state."""
     world = followed(commits=2)
