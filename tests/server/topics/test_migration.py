@@ -12,6 +12,7 @@ from server.topics.migration import CREATING
 from server.topics.topic import OfflineLog, Topic
 from storage.files.paths import topic_id_text
 from tests.harness.earlier_store import make_earlier
+from tests.harness.examples import not_quick
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.topics_world import World, append, open_world
 
@@ -143,6 +144,7 @@ async def test_facts_of_an_attempt_before_an_earlier_release_ran_again_are_dropp
     await world.close()
 
 
+@not_quick
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_crash_at_any_operation_of_the_split_loses_nothing(seed: int) -> None:
     random, disk = Random(seed), await earlier(marks={"/unsettled/{users}/0": ""})
