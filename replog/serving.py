@@ -30,7 +30,7 @@ def answer(
     bytes_max: int = ANSWER_BYTES_MAX,
     tail: Tail | None = None,
 ) -> Answer:
-    """Returns the leader's answer. At least one frame or byte, whatever `bytes_max` is.
+    """Returns the leader's answer. At least one frame or byte, also beyond `bytes_max`.
 
     Args:
         tail: the last frames of the log, if they are in memory.

@@ -201,8 +201,8 @@ class CoordinatorCopies:
     def plan(self) -> Plan:
         """Returns what to ask next. A partition for which nothing came goes first.
 
-        A leader answers the first partition with records with a whole batch, whatever the limits. So an
-        empty answer means that there is nothing, if those for all partitions before it are empty too.
+        The first partition with records gets a whole batch, even beyond the limits. So an empty answer
+        means that there is nothing, if those for all partitions before it are empty too.
         """
         now_s = self._clock()
         ready = [each for each in self._followed.values() if each.rests_until_s <= now_s]

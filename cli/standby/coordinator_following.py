@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from cli.base.command_end import EXIT_USAGE, CommandFailed
 from cli.standby.coordinator_copies import (
     CoordinatorCopies,
     DueCheckpoint,
@@ -34,6 +34,7 @@ from cli.standby.coordinator_requests import (
     piece_answer,
     piece_request,
 )
+from cli.standby.copy_thread import Ended, in_thread
 from cli.standby.directory import StandbyDirectory
 from cli.standby.pauses import Pauses
 from cli.standby.progress import Progress, State
@@ -43,7 +44,6 @@ from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from server.runtime.tasks import awaited
-from storage.files.errors import StorageError
 from storage.formats.coordinator_checkpoint import FOOTER_BYTES, decode_footer
 
 WAIT_MS_MAX = 1_000
@@ -103,7 +103,7 @@ class CoordinatorFollowing:
             except Refused as refused:
                 reason = str(refused)
             except CommandFailed as error:
-                if error.exit_code == EXIT_USAGE or isinstance(error, _Ended):
+                if error.exit_code == EXIT_USAGE or isinstance(error, Ended):
                     raise
                 reason = str(error)
             except ProtocolError as error:
@@ -252,28 +252,12 @@ class CoordinatorFollowing:
     # ---------------------------------------------------------------- threads
 
     async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await _run(self._thread, lambda: work(*args, **kwargs))
+        return await in_thread(self._thread, work, *args, **kwargs)
 
     async def _in_checkpoint_thread(
         self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await _run(self._checkpoint_thread, lambda: work(*args, **kwargs))
-
-
-class _Ended(CommandFailed):
-    """The standby cannot continue."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(EXIT_FAILED, message)
-
-
-async def _run(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    """Run work over the copies; a failing disk ends the standby."""
-    try:
-        # The copies must not be closed while the thread works; closing waits for the thread.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(thread, work))
-    except StorageError as error:
-        raise _Ended(str(error)) from error
+        return await in_thread(self._checkpoint_thread, work, *args, **kwargs)
 
 
 def _nothing() -> None:

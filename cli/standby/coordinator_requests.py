@@ -12,8 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cleaner.rules.text import count_text
-from cli.standby.requests import BYTES_MAX, UNKNOWN_EPOCH, Refused
-from protocol.messages import fetch_snapshot
+from cli.standby.requests import (
+    BYTES_MAX,
+    UNKNOWN_EPOCH,
+    Asker,
+    Refused,
+    check_code,
+    only_part,
+    part_request,
+)
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -21,12 +28,7 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.fetch_snapshot import (
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    PartitionSnapshot,
-    TopicSnapshot,
-)
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from protocol.wire.schema import copied
@@ -127,8 +129,7 @@ def fetch_answer(places: Iterable[Place], response: FetchResponse) -> list[Fetch
         Refused: an error about all of them.
         ProtocolError: no answer to this request.
     """
-    if response.error_code:
-        raise Refused(response.error_code, throttle_ms=response.throttle_time_ms)
+    check_code(response.error_code, response.throttle_time_ms)
     asked = {(each.id.topic_id, each.id.partition): each.id for each in places}
     found = []
     for topic in response.responses:
@@ -156,15 +157,8 @@ def piece_request(
 ) -> FetchSnapshotRequest:
     """Returns the request for bytes of a checkpoint."""
     snapshot = wanted.snapshot or SnapshotId(NEWEST, NEWEST)
-    partition = PartitionSnapshot(
-        partition=wanted.id.partition,
-        current_leader_epoch=UNKNOWN_EPOCH,
-        snapshot_id=fetch_snapshot.SnapshotId(end_offset=snapshot.end, epoch=snapshot.term),
-        position=wanted.position,
-        replica_directory_id=directory_id,
-    )
-    topic = TopicSnapshot(name=wanted.id.name, partitions=(partition,))
-    return FetchSnapshotRequest(cluster_id=cluster_id, max_bytes=BYTES_MAX, topics=(topic,))
+    asker = Asker(directory_id=directory_id, cluster_id=cluster_id, term=UNKNOWN_EPOCH)
+    return part_request(wanted.id.name, wanted.id.partition, snapshot, wanted.position, asker)
 
 
 def piece_answer(wanted: WantedPiece, response: FetchSnapshotResponse) -> ReceivedPiece:
@@ -174,15 +168,7 @@ def piece_answer(wanted: WantedPiece, response: FetchSnapshotResponse) -> Receiv
         Refused: an error.
         ProtocolError: no answer to this request.
     """
-    throttle_ms = response.throttle_time_ms
-    if response.error_code:
-        raise Refused(response.error_code, throttle_ms=throttle_ms)
-    parts = [each for topic in response.topics for each in topic.partitions]
-    if len(parts) != 1:
-        raise ProtocolError(f"an answer about {count_text(len(parts), 'checkpoint')}")
-    (part,) = parts
-    if part.error_code:
-        raise Refused(part.error_code, throttle_ms=throttle_ms)
+    part, throttle_ms = only_part(response, "checkpoint"), response.throttle_time_ms
     snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     position = 0 if wanted.snapshot is None else wanted.position
     data = copied(part.unaligned_records or b"")

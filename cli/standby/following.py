@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from cli.base.broker_client import BrokerClient, connected
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from cli.standby.copy_thread import Ended, in_thread
 from cli.standby.directory import StandbyDirectory
 from cli.standby.metadata_copy import MetadataCopy
 from cli.standby.pauses import Pauses
@@ -35,8 +36,8 @@ from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from replog.messages import Entries, Fetch, Request, SnapshotBytes
-from storage.files.errors import StorageError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 GONE = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE})
@@ -95,7 +96,7 @@ class Following:
             except _Retry as retry:
                 reason, at_least_s = str(retry), retry.seconds
             except CommandFailed as error:
-                if error.exit_code == EXIT_USAGE or isinstance(error, _Ended):
+                if error.exit_code == EXIT_USAGE or isinstance(error, Ended):
                     raise
                 reason = str(error)
             except ProtocolError as error:
@@ -160,13 +161,13 @@ class Following:
             self._term = refused.term
             return request
         if code is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            raise _Ended(
+            raise Ended(
                 f"the leader is in term {refused.term}, and this standby has followed it in term"
                 f" {self._term}: it was restored from an older backup. To follow it, empty"
                 f" {self._directory.path}"
             )
         if code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            raise _Ended(f"{self._leader} belongs to another cluster than {self._directory.path}")
+            raise Ended(f"{self._leader} belongs to another cluster than {self._directory.path}")
         if code in HIDDEN:
             raise _Retry(
                 f"{self._leader} does not let this client follow ({code.name}): it needs ClusterAction"
@@ -177,22 +178,8 @@ class Following:
             raise _Retry(text, refused.throttle_ms / 1000)
         raise _Retry(f"the leader answered {refused}")
 
-    async def _in_worker(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work over the copy in its thread; a failing disk ends the standby."""
-        loop = asyncio.get_running_loop()
-        try:
-            # The copy must not be closed while the thread works, so cancelling waits for it.
-            task = loop.run_in_executor(self._worker, work, *arguments)
-            return await asyncio.shield(task)
-        except StorageError as error:
-            raise _Ended(str(error)) from error
-
-
-class _Ended(CommandFailed):
-    """The standby cannot continue."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(EXIT_FAILED, message)
+    async def _in_worker(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await in_thread(self._worker, work, *args, **kwargs)
 
 
 class _Retry(CommandFailed):

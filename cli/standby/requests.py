@@ -105,13 +105,13 @@ def fetch_answer(asked: Fetch, response: FetchResponse) -> Answered:
         Refused: an error.
         ProtocolError: no answer to this request.
     """
-    _check(response.error_code, response.throttle_time_ms)
+    check_code(response.error_code, response.throttle_time_ms)
     partitions = [each for topic in response.responses for each in topic.partitions]
     if len(partitions) != 1:
         raise ProtocolError(f"an answer about {count_text(len(partitions), 'partition')}")
     (data,) = partitions
     term = data.current_leader.leader_epoch
-    _check(data.error_code, response.throttle_time_ms, term)
+    check_code(data.error_code, response.throttle_time_ms, term)
     answer = _answer(asked, data, term)
     return Answered(
         answer=answer, term=term, end=data.high_watermark, throttle_ms=response.throttle_time_ms
@@ -146,34 +146,50 @@ def _check_frames(asked: Fetch, frames: list[Frame], term: int) -> None:
 
 def snapshot_request(asked: FetchSnapshot, asker: Asker) -> FetchSnapshotRequest:
     """Returns the request for the next bytes of a snapshot."""
-    partition = PartitionSnapshot(
-        partition=0,
+    return part_request(METADATA_TOPIC, 0, asked.snapshot, asked.position, asker)
+
+
+def part_request(
+    name: str, partition: int, snapshot: SnapshotId, position: int, asker: Asker
+) -> FetchSnapshotRequest:
+    """Returns the request for bytes of one snapshot of a partition."""
+    wanted = PartitionSnapshot(
+        partition=partition,
         current_leader_epoch=asker.term,
-        snapshot_id=fetch_snapshot.SnapshotId(
-            end_offset=asked.snapshot.end, epoch=asked.snapshot.term
-        ),
-        position=asked.position,
+        snapshot_id=fetch_snapshot.SnapshotId(end_offset=snapshot.end, epoch=snapshot.term),
+        position=position,
         replica_directory_id=asker.directory_id,
     )
-    topic = TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,))
+    topic = TopicSnapshot(name=name, partitions=(wanted,))
     return FetchSnapshotRequest(cluster_id=asker.cluster_id, max_bytes=BYTES_MAX, topics=(topic,))
 
 
 def snapshot_answer(asked: FetchSnapshot, response: FetchSnapshotResponse) -> Answered:
     """Returns what a leader answers to the request for a snapshot's bytes. Raises as `fetch_answer`."""
-    _check(response.error_code, response.throttle_time_ms)
-    parts = [each for topic in response.topics for each in topic.partitions]
-    if len(parts) != 1:
-        raise ProtocolError(f"an answer about {count_text(len(parts), 'snapshot')}")
-    (part,) = parts
+    part = only_part(response, "snapshot")
     term = part.current_leader.leader_epoch
-    _check(part.error_code, response.throttle_time_ms, term)
     return Answered(
         answer=_bytes(asked, part, term),
         term=term,
         end=None,
         throttle_ms=response.throttle_time_ms,
     )
+
+
+def only_part(response: FetchSnapshotResponse, noun: str) -> SnapshotPart:
+    """Returns what a leader answers about the only partition asked for.
+
+    Raises:
+        Refused: an error.
+        ProtocolError: it is about another number of partitions.
+    """
+    check_code(response.error_code, response.throttle_time_ms)
+    parts = [each for topic in response.topics for each in topic.partitions]
+    if len(parts) != 1:
+        raise ProtocolError(f"an answer about {count_text(len(parts), noun)}")
+    (part,) = parts
+    check_code(part.error_code, response.throttle_time_ms, part.current_leader.leader_epoch)
+    return part
 
 
 def _bytes(asked: FetchSnapshot, part: SnapshotPart, term: int) -> SnapshotBytes:
@@ -186,6 +202,7 @@ def _bytes(asked: FetchSnapshot, part: SnapshotPart, term: int) -> SnapshotBytes
     return SnapshotBytes(term, snapshot, part.position, data, part.size)
 
 
-def _check(code: int, throttle_ms: int, term: int = UNKNOWN_EPOCH) -> None:
+def check_code(code: int, throttle_ms: int, term: int = UNKNOWN_EPOCH) -> None:
+    """Raise Refused if the code is an error."""
     if code:
         raise Refused(code, term, throttle_ms)

@@ -14,7 +14,6 @@ Source: KIP-630; Apache Kafka, KafkaRaftClient.java `handleFetchSnapshotRequest`
 from __future__ import annotations
 
 from protocol.messages.fetch_snapshot import (
-    NO_LEADER,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     LeaderIdAndEpoch,
@@ -36,13 +35,11 @@ from server.handlers.shared.metadata_log import (
     leader,
     wrong_cluster,
 )
+from server.handlers.shared.snapshot_answers import PIECE_BYTES_MIN, answer_of, refused_part
 from server.metadata.followers import RETRY_SECONDS, FollowerFacts
 from server.metadata.store import METADATA_TOPIC
 from server.request_context import RequestContext
 from storage.files.errors import StorageError
-
-PIECE_BYTES_MIN = 64 << 10
-"""A follower gets at least this much, whatever it asks for, so that no download lasts for ever."""
 
 
 async def handle(request: FetchSnapshotRequest, context: RequestContext) -> FetchSnapshotResponse:
@@ -59,7 +56,7 @@ async def handle(request: FetchSnapshotRequest, context: RequestContext) -> Fetc
     (wanted,) = request.topics[0].partitions
     fault = epoch_fault(wanted.current_leader_epoch, context.broker.metadata_log.term)
     if fault is not None:
-        return _response(_refused(wanted, fault, leader=_leader(context)))
+        return answer_of(METADATA_TOPIC, refused_part(wanted, fault, leader=_leader(context)))
     return await _piece(request, wanted, context)
 
 
@@ -78,17 +75,17 @@ async def _piece(
     if snapshot == EMPTY or wanted.position < 0:
         is_empty = snapshot == EMPTY
         code = ErrorCode.SNAPSHOT_NOT_FOUND if is_empty else ErrorCode.POSITION_OUT_OF_RANGE
-        return _response(_refused(wanted, code, leader=_leader(context)))
+        return answer_of(METADATA_TOPIC, refused_part(wanted, code, leader=_leader(context)))
     if not followers.admit(facts.id, snapshot):
-        part = _refused(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED, leader=_leader(context))
-        return _response(part, throttle_time_ms=round(RETRY_SECONDS * 1000))
+        part = refused_part(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED, leader=_leader(context))
+        return answer_of(METADATA_TOPIC, part, throttle_time_ms=round(RETRY_SECONDS * 1000))
     part = await _read(request, wanted, snapshot, facts, context)
     if part.error_code:
         followers.end_download(facts.id)
     pause_s = followers.charge(len(part.unaligned_records or b""))
     if pause_s:
         context.connection.throttle(pause_s)
-    return _response(part, throttle_time_ms=round(pause_s * 1000))
+    return answer_of(METADATA_TOPIC, part, throttle_time_ms=round(pause_s * 1000))
 
 
 async def _read(
@@ -104,11 +101,11 @@ async def _read(
     try:
         answer = await broker.metadata_log.answer_follower(asked, bytes_max)
     except StorageError as error:
-        return _refused(wanted, context.log_failure(error), leader=_leader(context))
+        return refused_part(wanted, context.log_failure(error), leader=_leader(context))
     if not isinstance(answer, SnapshotBytes):
-        return _refused(wanted, ErrorCode.SNAPSHOT_NOT_FOUND, leader=_leader(context))
+        return refused_part(wanted, ErrorCode.SNAPSHOT_NOT_FOUND, leader=_leader(context))
     if answer.position >= answer.size:
-        return _refused(wanted, ErrorCode.POSITION_OUT_OF_RANGE, leader=_leader(context))
+        return refused_part(wanted, ErrorCode.POSITION_OUT_OF_RANGE, leader=_leader(context))
     broker.followers.took(facts, answer.position + len(answer.data), answer.size)
     return SnapshotPart(
         index=wanted.partition,
@@ -132,33 +129,12 @@ def _leader(context: RequestContext) -> LeaderIdAndEpoch:
     return LeaderIdAndEpoch(leader_id=found.leader_id, leader_epoch=found.leader_epoch)
 
 
-def _refused(
-    wanted: PartitionSnapshot, error_code: ErrorCode, *, leader: LeaderIdAndEpoch = NO_LEADER
-) -> SnapshotPart:
-    return SnapshotPart(
-        index=wanted.partition,
-        error_code=error_code,
-        snapshot_id=wanted.snapshot_id,
-        current_leader=leader,
-        size=0,
-        position=wanted.position,
-        unaligned_records=b"",
-    )
-
-
-def _response(part: SnapshotPart, *, throttle_time_ms: int = 0) -> FetchSnapshotResponse:
-    topic = TopicSnapshotParts(name=METADATA_TOPIC, partitions=(part,))
-    return FetchSnapshotResponse(
-        throttle_time_ms=throttle_time_ms, error_code=ErrorCode.NONE, topics=(topic,)
-    )
-
-
 def _each_unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     """Returns the answer in which no partition exists."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def unknown(topic: TopicSnapshot) -> TopicSnapshotParts:
-        partitions = lazy_array(lambda wanted: _refused(wanted, code), topic.partitions)
+        partitions = lazy_array(lambda wanted: refused_part(wanted, code), topic.partitions)
         return TopicSnapshotParts(name=topic.name, partitions=partitions)
 
     return FetchSnapshotResponse(

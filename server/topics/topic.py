@@ -60,11 +60,6 @@ class Topic:
             log for log in self.partitions if isinstance(log, PartitionLog) or not log.is_planned
         )
 
-    @property
-    def is_planned(self) -> bool:
-        """Whether the topic has no log yet."""
-        return not self.created_partitions
-
     def partition(self, number: int) -> PartitionLog | ErrorCode:
         """Returns the log of one partition, or the error code for a client that asks for it."""
         if not 0 <= number < len(self.partitions):

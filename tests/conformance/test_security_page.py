@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 from server.config.sources import parse_properties
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.certificates import Certificates
-from tests.harness.typed_commands import TypedCommands
+from tests.harness.typed_commands import TypedCommands, page_blocks
 
 PAGE = CHECKOUT / "docs" / "security.md"
-
-
-def blocks(language: str) -> Iterator[str]:
-    yield from re.findall(
-        rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
 
 
 def test_the_page_makes_a_broker_with_tls_users_acls_and_quotas(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     try:
-        for line in "".join(blocks("console")).splitlines():
+        for line in "".join(page_blocks(PAGE, "console")).splitlines():
             operator.do(line)
         assert operator.printed == "k:v\n"
         alice = ("--user", "alice", "--tls-ca", str(operator.ca))
@@ -44,7 +37,7 @@ class Operator:
     def __init__(self, folder: Path) -> None:
         certificates = Certificates(folder)
         self.ca = certificates.authority_file
-        (file,) = blocks("properties")
+        (file,) = page_blocks(PAGE, "properties")
         properties = parse_properties(file)
         self.broker = BrokerProcess(folder)
         port = self.broker.port

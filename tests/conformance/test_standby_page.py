@@ -6,28 +6,21 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from server.config.sources import parse_properties
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports
 from tests.harness.certificates import Certificates
 from tests.harness.standby_process import CURRENT_SECONDS_MAX, digest_in
-from tests.harness.typed_commands import TypedCommands
+from tests.harness.typed_commands import TypedCommands, page_blocks
 
 PAGE = CHECKOUT / "docs" / "standby.md"
-
-
-def blocks(language: str) -> Iterator[str]:
-    yield from re.findall(
-        rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
 
 
 def test_the_page_makes_a_standby_that_logs_in_over_tls(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     try:
-        for line in "".join(blocks("console")).splitlines():
+        for line in "".join(page_blocks(PAGE, "console")).splitlines():
             operator.do(line)
         assert "digest" in operator.printed[-2]
         assert "no standby" not in operator.printed[-1]
@@ -44,7 +37,7 @@ class Operator:
 
     def __init__(self, folder: Path) -> None:
         certificates = Certificates(folder)
-        (file,) = blocks("properties")
+        (file,) = page_blocks(PAGE, "properties")
         properties = parse_properties(file)
         self.broker = BrokerProcess(folder)
         internal, endpoint = free_ports(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from cleaner.checkpoints.making import CheckpointOrder, MadeCheckpoint, make_checkpoint
@@ -69,12 +70,67 @@ def group_record(group: str, generation: int) -> GroupRecord:
     return GroupRecord(GroupMetadataKey(group=group), value)
 
 
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A record of a group, or its tombstone."""
+
+    group: str
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """A cleaning pass, some time after the last one."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The log loses this many records at its end."""
+
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """The log start moves this far."""
+
+    records: int
+
+
+Change = Event | Other | Clean | Cut | DeleteRecords
+"""What may happen to a log in a random history."""
+
+
 class CheckpointedLog(CompactedLog):
     """A partition of `__consumer_offsets` to which events are appended, each as one batch."""
 
     def __init__(self, config: LogConfig = CONFIG) -> None:
         super().__init__(config)
         self._numbers = itertools.count(1)
+
+    def change(self, step: Change) -> None:
+        """Let this happen to the log, if it has records enough."""
+        match step:
+            case Commit() | Tombstones() | Marker():
+                self.play(step)
+            case Other():
+                record = group_record(step.group, step.generation or 0)
+                self.add(record if step.generation is not None else type(record)(record.key, None))
+            case Clean():
+                self.now_ms += step.after_ms
+                self.roll()
+                if self.assess(requested=True).reason is not None:
+                    self.execute(self.plan())
+            case Cut():
+                end = self.log.log_end_offset - step.records
+                if end >= self.log.log_start_offset:
+                    self.cut(end)
+            case DeleteRecords():
+                start = self.log.log_start_offset + step.records
+                if start <= self.log.high_watermark:
+                    self.log.delete_records(Offset(start))
 
     def play(self, event: Event) -> None:
         """Append an event. Its offsets are committed by no other one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,12 @@ from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.forked_python import start_python
 
 COMMAND_SECONDS_MAX = 60
+
+
+def page_blocks(page: Path, language: str) -> list[str]:
+    """Returns the code blocks of a page that are in a language."""
+    text = page.read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def run_kompakt(

@@ -14,33 +14,18 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.wire.numbers import Offset
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, decode_header
-from tests.harness.checkpointed_log import PATH, CheckpointedLog, group_record
+from tests.harness.checkpointed_log import (
+    PATH,
+    Change,
+    CheckpointedLog,
+    Clean,
+    Cut,
+    DeleteRecords,
+    Other,
+)
 from tests.harness.memory_fs import MemoryFileSystem
-from tests.harness.offsets_model import Commit, Event, Marker, Tombstones, events
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """A record of a group, or its tombstone."""
-
-    group: str
-    generation: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Clean:
-    """A cleaning pass, some time after the last one."""
-
-    after_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Cut this many records off the end."""
-
-    records: int
+from tests.harness.offsets_model import Event, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +35,10 @@ class Make:
     starts_over: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecords:
-    """Move the log start this far."""
-
-    records: int
-
-
-Step = Event | Other | Clean | Truncate | Make | DeleteRecords | str
+Step = Change | Make | str
 
 _RARE: tuple[st.SearchStrategy[Step], ...] = (
-    st.builds(Truncate, st.integers(1, 5)),
+    st.builds(Cut, st.integers(1, 5)),
     st.builds(DeleteRecords, st.integers(1, 3)),
     st.just("restore"),
 )
@@ -82,30 +60,13 @@ class History:
         self.backups: list[tuple[MemoryFileSystem, int]] = []
 
     def take(self, step: Step) -> None:
-        log = self.log
         match step:
-            case Commit() | Tombstones() | Marker():
-                log.play(step)
-            case Other():
-                record = group_record(step.group, step.generation or 0)
-                log.add(record if step.generation is not None else type(record)(record.key, None))
-            case Clean():
-                log.now_ms += step.after_ms
-                log.roll()
-                if log.assess(requested=True).reason is not None:
-                    log.execute(log.plan())
             case Make():
                 self.make(step)
-            case Truncate():
-                end = log.log.log_end_offset - step.records
-                if end >= log.log.log_start_offset:
-                    log.cut(end)
-            case DeleteRecords():
-                start = log.log.log_start_offset + step.records
-                if start <= log.log.high_watermark:
-                    log.log.delete_records(Offset(start))
-            case _:
+            case str():
                 self.do(step)
+            case _:
+                self.log.change(step)
 
     def do(self, step: str) -> None:
         match step:

@@ -15,26 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner.pacing.meter import CleaningAborted
-from protocol.wire.numbers import Offset
-from tests.harness.checkpointed_log import CheckpointedLog, State, group_record
+from tests.harness.checkpointed_log import (
+    Change,
+    CheckpointedLog,
+    Clean,
+    Cut,
+    DeleteRecords,
+    Other,
+    State,
+)
 from tests.harness.followed_log import FollowedLog
 from tests.harness.memory_fs import Loss, MemoryFileSystem
-from tests.harness.offsets_model import Commit, Event, Marker, Tombstones, events
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """A record of a group, or its tombstone."""
-
-    group: str
-    generation: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Clean:
-    """A cleaning pass of the leader, some time after the last one."""
-
-    after_ms: int
+from tests.harness.offsets_model import Commit, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +44,7 @@ class Crash:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The leader loses records at its end."""
-
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteRecords:
-    """The leader's log start moves."""
-
-    records: int
-
-
-Step = Event | Other | Clean | Steps | Crash | Cut | DeleteRecords | str
+Step = Change | Steps | Crash | str
 
 _RARE: tuple[st.SearchStrategy[Step], ...] = (
     st.builds(Cut, st.integers(1, 5)),
@@ -102,36 +80,22 @@ class History:
     def take(self, step: Step) -> None:
         leader, world = self.leader, self.world
         match step:
-            case Commit() | Tombstones() | Marker():
-                leader.play(step)
-            case Other():
-                record = group_record(step.group, step.generation or 0)
-                leader.add(
-                    record if step.generation is not None else type(record)(record.key, None)
-                )
-            case Clean():
-                leader.now_ms += step.after_ms
-                leader.roll()
-                if leader.assess(requested=True).reason is not None:
-                    leader.execute(leader.plan())
             case Cut():
-                end = leader.log.log_end_offset - step.records
-                if end >= leader.log.log_start_offset:
-                    leader.cut(end)
+                end = leader.log.log_end_offset
+                leader.change(step)
+                if leader.log.log_end_offset < end:
                     # A log that ends in a hole has no checkpoint up to its end. A leader's never does:
                     # what recovery cuts off, it ends at a batch.
                     leader.play(Commit("a", (0,)))
-            case DeleteRecords():
-                start = leader.log.log_start_offset + step.records
-                if start <= leader.log.high_watermark:
-                    leader.log.delete_records(Offset(start))
             case Steps():
                 for _ in range(step.count):
                     world.step()
             case Crash():
                 world.crash(step.loss, Random(step.seed))
-            case _:
+            case str():
                 self.do(step)
+            case _:
+                leader.change(step)
         self.check()
 
     def do(self, step: str) -> None:

@@ -18,7 +18,6 @@ from protocol.messages.fetch_snapshot import (
     PartitionSnapshot,
     SnapshotId,
     SnapshotPart,
-    TopicSnapshotParts,
 )
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.checkpoint_offers import OfferId, Piece
@@ -28,6 +27,7 @@ from server.coordination.coordinator_topic import (
     CoordinatorTopic,
 )
 from server.handlers.shared.metadata_log import follower_id
+from server.handlers.shared.snapshot_answers import PIECE_BYTES_MIN, answer_of, refused_part
 from server.metadata.followers import RETRY_SECONDS
 from server.request_context import RequestContext
 from storage.files.errors import StorageError
@@ -38,7 +38,7 @@ NEWEST = -1
 """The end offset and the epoch that ask for the newest checkpoint."""
 PATIENCE_SECONDS = 10.0
 """How long a request waits for a checkpoint that is being made."""
-PIECE_BYTES_MIN, PIECE_BYTES_MAX = 64 << 10, 1 << 20
+PIECE_BYTES_MAX = 1 << 20
 
 
 class _Later(Exception):
@@ -70,17 +70,21 @@ async def checkpoint_piece(
     follower = follower_id(wanted.replica_directory_id, request.replica_id)
     download = f"{follower} {name}-{wanted.partition}"
     if not followers.admit(download):
-        return _response(name, _refused(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED), RETRY_SECONDS)
+        return _response(
+            name, refused_part(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED), RETRY_SECONDS
+        )
     try:
         piece = await _piece(request, name, wanted, context)
     except _Later:
-        return _response(name, _refused(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED), RETRY_SECONDS)
+        return _response(
+            name, refused_part(wanted, ErrorCode.THROTTLING_QUOTA_EXCEEDED), RETRY_SECONDS
+        )
     except _Refused as refused:
         followers.end_download(download)
-        return _response(name, _refused(wanted, refused.error_code))
+        return _response(name, refused_part(wanted, refused.error_code))
     except StorageError as error:
         followers.end_download(download)
-        return _response(name, _refused(wanted, context.log_failure(error)))
+        return _response(name, refused_part(wanted, context.log_failure(error)))
     if piece.position + len(piece.data) >= piece.size:
         followers.end_download(download)
     pause_s = followers.charge(len(piece.data))
@@ -150,19 +154,5 @@ def _part(wanted: PartitionSnapshot, piece: Piece) -> SnapshotPart:
     )
 
 
-def _refused(wanted: PartitionSnapshot, error_code: ErrorCode) -> SnapshotPart:
-    return SnapshotPart(
-        index=wanted.partition,
-        error_code=error_code,
-        snapshot_id=wanted.snapshot_id,
-        size=0,
-        position=wanted.position,
-        unaligned_records=b"",
-    )
-
-
 def _response(name: str, part: SnapshotPart, pause_s: float = 0.0) -> FetchSnapshotResponse:
-    topic = TopicSnapshotParts(name=name, partitions=(part,))
-    return FetchSnapshotResponse(
-        throttle_time_ms=ceil(pause_s * 1000), error_code=ErrorCode.NONE, topics=(topic,)
-    )
+    return answer_of(name, part, throttle_time_ms=ceil(pause_s * 1000))

@@ -1,4 +1,4 @@
-"""The store of an earlier release is split into the cluster's and the node's facts, whatever happens."""
+"""The split of an earlier release's store into the cluster's and the node's facts, despite crashes."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ def test_ten_keyless_records_of_a_hundred_are_named_and_no_others(codec: Codec) 
 def test_the_message_of_unfit_records_is_about_the_error_that_decides_the_code(
     kinds: list[str], codec: Codec
 ) -> None:
-    """Apache Kafka 4.3.1: one untimely record makes it INVALID_TIMESTAMP, whatever comes before it."""
+    """Apache Kafka 4.3.1: one untimely record makes it INVALID_TIMESTAMP, even after other errors."""
     keys = [None if kind == "keyless" else b"k" for kind in kinds]
     times = [NOW_MS - 2000 * (kind == "untimely") for kind in kinds]
     batch = batch_of([(key, b"v") for key in keys], timestamps=times, codec=codec)
