@@ -6,37 +6,30 @@
 
 `with_access` gives them to a command; `current` returns what the user has chosen for the command that
 runs now. An option overrides what the file says.
-
-Source: Apache Kafka, CommonClientConfigs.java, SslConfigs.java, SaslConfigs.java (names and defaults).
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import ssl
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import Annotated, ParamSpec
 
 import typer
 
 from cli.base.command_end import EXIT_USAGE, CommandFailed
-
-if TYPE_CHECKING:
-    from cli.base.client_properties import TlsFiles
+from server.client.access import TOKENS, Access, Login, access_of, tls_context
+from server.client.errors import Misconfigured
 
 PASSWORD_VARIABLE = "KOMPAKT_PASSWORD"  # noqa: S105 - the name of a variable
 CONFIG_VARIABLE = "KOMPAKT_COMMAND_CONFIG"
 SHORT_MECHANISM = "SCRAM-SHA-256"
 """The mechanism of --user, unless the file names another one."""
-TOKENS = "OAUTHBEARER"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKENS)
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 P = ParamSpec("P")
 
@@ -67,65 +60,6 @@ _OPTIONS: Mapping[str, object] = {
     ],
 }
 """The options by the names of their parameters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """A SASL mechanism with the user's name and password, or with the file of a token."""
-
-    mechanism: str
-    user: str = ""
-    password: str = ""
-    token_file: Path | None = None
-    """For OAUTHBEARER, whose token names the user."""
-
-    def __repr__(self) -> str:
-        return f"Login({self.mechanism}, {self.token_file or self.user})"
-
-    def __str__(self) -> str:
-        """Returns a text for errors."""
-        who = (
-            f"as {self.user}" if self.token_file is None else f"with the token in {self.token_file}"
-        )
-        return f"login {who} by {self.mechanism}"
-
-    def kafka_python_settings(self) -> dict[str, Any]:
-        """Returns the settings of kafka-python's clients."""
-        settings: dict[str, Any] = {"sasl_mechanism": self.mechanism}
-        if self.token_file is None:
-            return settings | {
-                "sasl_plain_username": self.user,
-                "sasl_plain_password": self.password,
-            }
-        # kafka-python takes long to import.
-        from cli.base.token_provider import TokenProvider
-
-        return settings | {"sasl_oauth_token_provider": TokenProvider(self.token_file)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How to connect: over TLS or not, and as which user."""
-
-    tls: ssl.SSLContext | None = None
-    login: Login | None = None
-
-    @property
-    def security_protocol(self) -> str:
-        """Kafka's name for this kind of connection."""
-        if self.login is None:
-            return "PLAINTEXT" if self.tls is None else "SSL"
-        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
-
-    def kafka_python_settings(self) -> dict[str, Any]:
-        """Returns the settings of kafka-python's clients."""
-        settings: dict[str, Any] = {"security_protocol": self.security_protocol}
-        if self.tls is not None:
-            settings["ssl_context"] = self.tls
-        if self.login is not None:
-            settings |= self.login.kafka_python_settings()
-        return settings
-
 
 _chosen: ContextVar[Access | Mapping[str, str] | None] = ContextVar("access", default=None)
 
@@ -175,13 +109,32 @@ def _resolve(chosen: Mapping[str, str]) -> Access:
     """Returns the access for these options and their values."""
     if not chosen:
         return Access()
-    # Every command imports this module for its options; few need the readers of files.
-    from cli.base.client_properties import TlsFiles, read_properties
+    try:
+        return _with_options(_of_file(chosen.get("command_config")), chosen)
+    except Misconfigured as error:
+        raise CommandFailed(EXIT_USAGE, str(error)) from error
 
-    file = chosen.get("command_config")
-    access = Access() if file is None else _access_of(read_properties(Path(file)))
+
+def _of_file(file: str | None) -> Access:
+    return Access() if file is None else access_of(properties_of_file(Path(file)))
+
+
+def properties_of_file(path: Path) -> Mapping[str, str]:
+    """Returns the properties of --command-config. Raises CommandFailed if the file cannot be read."""
+    # Every command imports this module for its options; few need the readers of files.
+    from server.client.client_properties import read_properties
+
+    try:
+        return read_properties(path)
+    except Misconfigured as error:
+        raise CommandFailed(EXIT_USAGE, f"--command-config {error}") from error
+
+
+def _with_options(access: Access, chosen: Mapping[str, str]) -> Access:
     if "tls_ca" in chosen:
-        access = replace(access, tls=_context(TlsFiles(ca_file=chosen["tls_ca"])))
+        from server.client.client_properties import TlsFiles
+
+        access = replace(access, tls=tls_context(TlsFiles(ca_file=chosen["tls_ca"])))
     if "login_user" in chosen:
         mechanism = SHORT_MECHANISM if access.login is None else access.login.mechanism
         user = chosen["login_user"]
@@ -195,43 +148,6 @@ def _resolve(chosen: Mapping[str, str]) -> Access:
     return access
 
 
-def _access_of(properties: Mapping[str, str]) -> Access:
-    """Returns the access that a file of client properties describes."""
-    from cli.base.client_properties import tls_files
-
-    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in PROTOCOLS:
-        raise CommandFailed(
-            EXIT_USAGE, f"security.protocol={protocol} is not one of {', '.join(PROTOCOLS)}"
-        )
-    tls = _context(tls_files(properties)) if protocol.endswith("SSL") else None
-    login = _login(properties) if protocol.startswith("SASL") else None
-    return Access(tls=tls, login=login)
-
-
-def _login(properties: Mapping[str, str]) -> Login:
-    from cli.base.client_properties import login_of
-
-    mechanism = properties.get("sasl.mechanism", "")
-    if mechanism not in MECHANISMS:
-        raise CommandFailed(
-            EXIT_USAGE,
-            f"sasl.mechanism={mechanism or '(not set)'}: kompakt logs in by {', '.join(MECHANISMS)}",
-        )
-    if mechanism == TOKENS:
-        return _token_login(properties)
-    user, password = login_of(properties.get("sasl.jaas.config", ""))
-    return Login(mechanism=mechanism, user=user, password=password)
-
-
-def _token_login(properties: Mapping[str, str]) -> Login:
-    from cli.base.token_file import read_token, token_path
-
-    path = token_path(properties)
-    read_token(path)
-    return Login(mechanism=TOKENS, token_file=path)
-
-
 def _password(user: str) -> str:
     given = os.environ.get(PASSWORD_VARIABLE)
     if given is not None:
@@ -243,28 +159,3 @@ def _password(user: str) -> str:
         )
     asked: str = typer.prompt(f"Password of {user}", hide_input=True, err=True)
     return asked
-
-
-def _context(files: TlsFiles) -> ssl.SSLContext:
-    """Returns the context of a client. Raises CommandFailed."""
-    from server.security.own_key import load_own_key
-
-    try:
-        context = ssl.create_default_context(cafile=files.ca_file, cadata=files.ca_text)
-        if files.certificate_file is not None:
-            context.load_cert_chain(files.certificate_file, files.key_file, files.key_password)
-        if files.own_pem is not None:
-            load_own_key(context, files.own_pem)
-    except OSError as error:
-        named = [files.ca_file, files.certificate_file, files.key_file]
-        where = ", ".join(name for name in named if name is not None)
-        why = (
-            "it is no PEM file that can be used"
-            if isinstance(error, ssl.SSLError)
-            else error.strerror
-        )
-        raise CommandFailed(
-            EXIT_USAGE, f"TLS: {where or 'ssl.truststore.certificates'}: {why}"
-        ) from error
-    context.check_hostname = files.checks_host
-    return context

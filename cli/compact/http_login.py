@@ -12,9 +12,10 @@ import base64
 import ipaddress
 from urllib.parse import urlsplit
 
-from cli.base.access import Login
 from cli.base.command_end import EXIT_USAGE, CommandFailed
-from cli.base.token_file import read_token
+from server.client.access import Login
+from server.client.errors import Misconfigured
+from server.client.token_file import read_token
 
 
 def authorization(login: Login | None, url: str) -> dict[str, str]:
@@ -31,7 +32,10 @@ def authorization(login: Login | None, url: str) -> dict[str, str]:
             EXIT_USAGE, f"{url} would carry the password without encryption: use https:// (--url)"
         )
     if login.token_file is not None:
-        return {"Authorization": f"Bearer {read_token(login.token_file)}"}
+        try:
+            return {"Authorization": f"Bearer {read_token(login.token_file)}"}
+        except Misconfigured as error:
+            raise CommandFailed(EXIT_USAGE, str(error)) from error
     shown = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
     return {"Authorization": f"Basic {shown}"}
 

@@ -46,8 +46,8 @@ def source_options(command_config: Path | None, option: Sequence[str] | None) ->
     """Returns the options of Spark's Kafka source. Raises CommandFailed if the file cannot be read."""
     options: dict[str, str] = {}
     if command_config is not None:
-        from cli.base.client_properties import read_properties
+        from cli.base.access import properties_of_file
 
-        found = read_properties(command_config).items()
+        found = properties_of_file(command_config).items()
         options = {f"{PREFIX}{name}": text for name, text in found if name.startswith(SECURITY)}
     return options | dict(parse_pair("--option", text) for text in option or ())

@@ -16,9 +16,10 @@ import typer
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from cli.base.access import PASSWORD_VARIABLE, Access, current, with_access
+from cli.base.access import PASSWORD_VARIABLE, current, with_access
 from cli.base.command_end import CommandFailed
 from cli.commands import app as kompakt
+from server.client.access import Access
 from server.security.jks import MAGIC, WHITENER
 from tests.harness.certificates import Certificates, as_pkcs12
 

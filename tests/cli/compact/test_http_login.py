@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.base.access import Login
 from cli.base.command_end import CommandFailed
 from cli.compact.http_login import authorization
+from server.client.access import Login
 
 ALICE = Login(mechanism="SCRAM-SHA-256", user="alice", password="päss:word")
 HTTPS = "https://kafka.example:9644"

@@ -1,4 +1,4 @@
-"""Reads the security properties of Kafka's clients from a file, for --command-config.
+"""Reads the security properties of Kafka's clients from a file.
 
     security.protocol=SASL_SSL
     sasl.mechanism=SCRAM-SHA-512
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.base.command_end import EXIT_USAGE, CommandFailed
+from server.client.errors import Misconfigured
 from server.config.listeners.jaas import JaasError, parse_jaas
 from server.config.sources import read_properties_file
 from storage.formats.config_property import ConfigError
@@ -47,23 +47,22 @@ class TlsFiles:
 
 
 def read_properties(path: Path) -> Mapping[str, str]:
-    """Returns the properties of a file. Raises CommandFailed if it cannot be read."""
+    """Returns the properties of a file. Raises Misconfigured if it cannot be read."""
     try:
         return read_properties_file(path)
     except ConfigError as error:
-        raise CommandFailed(EXIT_USAGE, f"--command-config {error}") from error
+        raise Misconfigured(str(error)) from error
 
 
 def login_of(jaas: str) -> tuple[str, str]:
-    """Returns the user name and password of a `sasl.jaas.config`. Raises CommandFailed."""
+    """Returns the user name and password of a `sasl.jaas.config`. Raises Misconfigured."""
     try:
         options = parse_jaas(jaas).options
     except JaasError as error:
-        raise CommandFailed(EXIT_USAGE, f"sasl.jaas.config: {error}") from error
+        raise Misconfigured(f"sasl.jaas.config: {error}") from error
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
-        raise CommandFailed(
-            EXIT_USAGE,
+        raise Misconfigured(
             f"sasl.jaas.config names no {' and no '.join(missing)}: write"
             ' MODULE required username="NAME" password="PASSWORD";',
         )
@@ -71,7 +70,7 @@ def login_of(jaas: str) -> tuple[str, str]:
 
 
 def tls_files(properties: Mapping[str, str]) -> TlsFiles:
-    """Returns what the `ssl.*` properties name. Raises CommandFailed for a store that cannot be used."""
+    """Returns what the `ssl.*` properties name. Raises Misconfigured for a store that cannot be used."""
     trusted = properties.get("ssl.truststore.location")
     own = properties.get("ssl.keystore.location")
     files = TlsFiles(
@@ -94,7 +93,7 @@ def _unless_pem(name: str, location: str) -> bytes | None:
         with Path(location).open("rb") as file:
             content = file.read(STORE_BYTES_MAX)
     except OSError as error:
-        raise CommandFailed(EXIT_USAGE, f"{name}={location}: {error.strerror}") from error
+        raise Misconfigured(f"{name}={location}: {error.strerror}") from error
     return None if PEM_BEGIN in content else content
 
 
@@ -108,7 +107,7 @@ def _trusted_pem(store: bytes, location: str, properties: Mapping[str, str]) -> 
     try:
         trusted = read_trust_store(store, password=properties.get("ssl.truststore.password", ""))
     except StoreError as error:
-        raise CommandFailed(EXIT_USAGE, f"ssl.truststore.location={location}: {error}") from None
+        raise Misconfigured(f"ssl.truststore.location={location}: {error}") from None
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in trusted)
 
 
@@ -123,4 +122,4 @@ def _own_pem(store: bytes, location: str, properties: Mapping[str, str]) -> byte
             key_password=properties.get("ssl.key.password", ""),
         ).pem()
     except StoreError as error:
-        raise CommandFailed(EXIT_USAGE, f"ssl.keystore.location={location}: {error}") from None
+        raise Misconfigured(f"ssl.keystore.location={location}: {error}") from None

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from cli.base.access import Access
-from cli.base.command_end import EXIT_FAILED, CommandFailed
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.schema import Message, copied
+from server.client.access import Access
+from server.client.errors import ClientFailed
 
 M = TypeVar("M", bound=Message)
 
@@ -31,7 +31,7 @@ async def log_in(client: Caller, access: Access) -> None:
     """Log in as the user of `access`, which must have a login.
 
     Raises:
-        CommandFailed: the broker does not enable the mechanism, refuses the user, the password or
+        ClientFailed: the broker does not enable the mechanism, refuses the user, the password or
             the token, or cannot prove that it knows the password (SCRAM).
     """
     # kafka-python takes long to import.
@@ -47,19 +47,17 @@ async def log_in(client: Caller, access: Access) -> None:
         answer = await client.call(request, SaslAuthenticateResponse)
         if answer.error_code:
             text = answer.error_message or ErrorCode(answer.error_code).message
-            raise CommandFailed(EXIT_FAILED, f"{access.login}: {text}")
+            raise ClientFailed(f"{access.login}: {text}")
         try:
             mechanism.receive(copied(answer.auth_bytes))
         except (ValueError, KeyError) as error:
-            raise CommandFailed(EXIT_FAILED, f"the broker's answer to {name}: {error}") from error
+            raise ClientFailed(f"the broker's answer to {name}: {error}") from error
 
 
 async def _shake_hands(client: Caller, mechanism: str) -> None:
     answer = await client.call(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise CommandFailed(EXIT_FAILED, "this listener has no SASL: leave out --user")
+        raise ClientFailed("this listener has no SASL: connect without a login")
     if answer.error_code:
         enabled = ", ".join(answer.mechanisms) or "none"
-        raise CommandFailed(
-            EXIT_FAILED, f"the broker does not enable {mechanism} here; it enables: {enabled}"
-        )
+        raise ClientFailed(f"the broker does not enable {mechanism} here; it enables: {enabled}")

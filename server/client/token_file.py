@@ -12,19 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cli.base.command_end import EXIT_USAGE, CommandFailed
+from server.client.errors import Misconfigured
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 TOKEN_BYTES_MAX = 1 << 20
 
 
 def token_path(properties: Mapping[str, str]) -> Path:
-    """Returns the path of the file with the token. Raises CommandFailed if no file is named."""
+    """Returns the path of the file with the token. Raises Misconfigured if no file is named."""
     text = properties.get(URL, "")
     url = urlsplit(text)
     if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path:
-        raise CommandFailed(
-            EXIT_USAGE,
+        raise Misconfigured(
             f"{URL}={text or '(not set)'}: kompakt reads the token of OAUTHBEARER from a file: write"
             " file:///PATH",
         )
@@ -32,14 +31,14 @@ def token_path(properties: Mapping[str, str]) -> Path:
 
 
 def read_token(path: Path) -> str:
-    """Returns the token in a file, without space around it. Raises CommandFailed."""
+    """Returns the token in a file, without space around it. Raises Misconfigured."""
     try:
         with path.open("rb") as file:
             content = file.read(TOKEN_BYTES_MAX)
     except OSError as error:
-        raise CommandFailed(EXIT_USAGE, f"{URL}: {path}: {error.strerror}") from error
+        raise Misconfigured(f"{URL}: {path}: {error.strerror}") from error
     token = content.decode("ascii", errors="replace").strip()
     if not token or not token.isascii() or not token.isprintable():
         # The content may be a secret, so the message leaves it out.
-        raise CommandFailed(EXIT_USAGE, f"{URL}: {path} has no token")
+        raise Misconfigured(f"{URL}: {path} has no token")
     return token

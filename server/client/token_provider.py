@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from cli.base.token_file import read_token
+from server.client.token_file import read_token
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
@@ -17,5 +17,5 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._path = path
 
     def token(self) -> str:
-        """Returns the token. Raises CommandFailed if the file has none."""
+        """Returns the token. Raises Misconfigured if the file has none."""
         return read_token(self._path)
