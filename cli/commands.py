@@ -17,6 +17,7 @@ from cli.doctor import command as doctor_command
 from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
 from cli.quotas import commands as quotas_commands
+from cli.replica import commands as replica_commands
 from cli.standby import command as standby_command
 from cli.topics import commands as topics_commands
 from cli.transactions import commands as transactions_commands
@@ -38,6 +39,7 @@ app.add_typer(transactions_commands.app)
 app.add_typer(users_commands.app)
 app.add_typer(acls_commands.app)
 app.add_typer(quotas_commands.app)
+app.add_typer(replica_commands.app)
 app.add_typer(standby_command.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The
 # module of its commands does not import Spark.

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from metrics.http_endpoint import HttpEndpoint
     from server.admin.compaction import Compaction
     from server.cleaning import Cleaning
+    from server.replication.replication import Replication
     from server.security.tls_listener import TlsListener
     from server.security.tls_listeners import TlsListeners
 
@@ -108,6 +109,7 @@ class Broker:
         "_cleaning",
         "_failed",
         "_has_certificates",
+        "_has_links",
         "_has_logins",
         "_http",
         "_http_opening",
@@ -158,6 +160,7 @@ class Broker:
         "quota_store",
         "quotas",
         "recovery",
+        "replication",
         "requests",
         "scram",
         "topics",
@@ -181,6 +184,7 @@ class Broker:
     transactions: TransactionCoordinator
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
+    replication: Replication
     probe: ServerProbe
     clock: Clock
     warnings: SparingLog
@@ -238,6 +242,7 @@ class Broker:
         """The ACLs of the authorizer."""
         self._has_logins = False
         self.has_acls = False
+        self._has_links = False
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
         self._tls: TlsListeners | None = None
         self._has_certificates = asyncio.Event()
@@ -319,6 +324,7 @@ class Broker:
         await self._open_http_now()
         self._start_cleaner()
         self._start_checkpoints()
+        await self._start_links()
         self._start_watching()
         self._loop_watch = LoopWatch()
 
@@ -332,6 +338,8 @@ class Broker:
         if self.has_storage:
             # Before the listeners drain, so that no connection waits for an answer from these.
             self.topics.interrupt()
+            if self._has_links:
+                await self.replication.stop()
             await self.transactions.stop()
             await self.offsets.stop()
             await self.groups.stop()
@@ -498,6 +506,20 @@ class Broker:
         """Start to make the checkpoints of the coordinators' partitions."""
         throttle = None if self._cleaning is None else self._cleaning.throttle
         self._checkpoints = checkpoint_upkeep_of(self, throttle)
+
+    async def _start_links(self) -> None:
+        """Start to follow other clusters."""
+        from server.links import replication_of
+
+        assert self._stores is not None
+        self.replication = replication_of(self, self._stores.cluster)
+        self._has_links = True
+        await self.replication.open()
+
+    @property
+    def links(self) -> Replication | None:
+        """The links to other clusters; None until the broker serves."""
+        return self.replication if self._has_links else None
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""

@@ -18,6 +18,7 @@ from server.admin.http_access import HttpAccess
 from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
+from server.admin.link_routes import LinkRoutes
 from server.config.listeners.addresses import HTTP
 from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
@@ -77,6 +78,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         needs_token=not config.http_authenticates,
     )
     followers = FollowerRoutes(lambda: metadata_of(broker), broker.followers)
+    links = LinkRoutes(lambda: broker.links or f"the broker is not ready: {broker.not_ready}")
     endpoint = HttpEndpoint(
         Scraper(collector),
         not_ready=lambda: broker.not_ready,
@@ -86,7 +88,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         ),
         access=access.check,
         tls=tls,
-        routes=[*routes.routes(), *leases.routes(), *followers.routes()],
+        routes=[*routes.routes(), *leases.routes(), *followers.routes(), *links.routes()],
     )
     try:
         return endpoint, await endpoint.open(address.host, address.port)

@@ -30,16 +30,24 @@ class CallFailed(CommandFailed):
     """The broker refused a request, or did not answer."""
 
     def __init__(
-        self, exit_code: int, message: str, *, status: int = 0, code: object = None
+        self,
+        exit_code: int,
+        message: str,
+        *,
+        status: int = 0,
+        code: object = None,
+        answer: Json | None = None,
     ) -> None:
         """
         Args:
             status: the HTTP status; 0 if there was no answer.
             code: the broker's reason for a refusal (`server/admin/refusals.py`), if it gave one.
+            answer: the whole body of a refusal.
         """
         super().__init__(exit_code, message)
         self.status = status
         self.code = code
+        self.answer = answer or {}
 
 
 class CompactionClient:
@@ -157,7 +165,9 @@ def _answer(url: str, status: int, text: str) -> Json:
         )
     if status >= 400:
         message = str(answer.get("error", text))
-        raise CallFailed(EXIT_FAILED, message, status=status, code=answer.get("code"))
+        raise CallFailed(
+            EXIT_FAILED, message, status=status, code=answer.get("code"), answer=answer
+        )
     return answer
 
 

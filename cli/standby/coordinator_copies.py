@@ -23,11 +23,11 @@ from cli.standby.coordinator_requests import (
 )
 from cli.standby.followed_topics import COORDINATOR_TOPICS, FollowedTopic
 from cli.standby.partition_copy import PartitionCopy
-from cli.standby.pauses import Pauses
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
+from server.client.pauses import STANDBY, Pauses
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from storage.files.files import FileSystem
@@ -78,7 +78,7 @@ class _Followed:
     def __init__(self, id_: PartitionId, copy: PartitionCopy) -> None:
         self.id = id_
         self.copy = copy
-        self.pauses = Pauses()
+        self.pauses = Pauses(STANDBY)
         self.leader_end: int | None = None
         """The leader's high watermark at its last answer over this connection."""
         self.is_stuck = False

@@ -36,13 +36,13 @@ from cli.standby.coordinator_requests import (
 )
 from cli.standby.copy_thread import Ended, in_thread
 from cli.standby.directory import StandbyDirectory
-from cli.standby.pauses import Pauses
 from cli.standby.progress import Progress, State
 from cli.standby.requests import Refused
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
+from server.client.pauses import Pauses
 from server.runtime.tasks import awaited
 from storage.formats.coordinator_checkpoint import FOOTER_BYTES, decode_footer
 

@@ -17,7 +17,6 @@ from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from cli.standby.copy_thread import Ended, in_thread
 from cli.standby.directory import StandbyDirectory
 from cli.standby.metadata_copy import MetadataCopy
-from cli.standby.pauses import Pauses
 from cli.standby.progress import Progress, State
 from cli.standby.requests import (
     UNKNOWN_EPOCH,
@@ -36,6 +35,7 @@ from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from replog.messages import Entries, Fetch, Request, SnapshotBytes
+from server.client.pauses import Pauses
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from cli.standby.directory import StandbyDirectory, leader_name, open_directory
 from cli.standby.endpoint import open_endpoint
 from cli.standby.following import Following
 from cli.standby.metadata_copy import MetadataCopy
-from cli.standby.pauses import Pauses
 from cli.standby.progress import Progress, State
 from replog.trigger import CompactionSettings
+from server.client.pauses import STANDBY, Pauses
 from server.config.listeners.addresses import HttpListener
 from server.runtime.signals import StopSignal
 from server.runtime.tasks import awaited
@@ -76,9 +76,11 @@ async def _run(
         now_ms=lambda: time.time_ns() // 1_000_000,
         clock=time.monotonic,
     )
-    following = Following(options.leader, directory, copy, progress, worker, Pauses())
+    following = Following(options.leader, directory, copy, progress, worker, Pauses(STANDBY))
     copies = CoordinatorCopies(directory.files, directory.path, CompactionSettings())
-    coordinators = CoordinatorFollowing(options.leader, directory, copies, progress, Pauses())
+    coordinators = CoordinatorFollowing(
+        options.leader, directory, copies, progress, Pauses(STANDBY)
+    )
     endpoint = None
     try:
         if options.http is not None:

@@ -4,9 +4,9 @@
     METRICS             everyone if http.metrics.public, else who may describe the cluster
     permissions         all of them
 
-Reading about cleaning or followers needs Describe on the cluster; changing cleaning Alter; exchanging a
-log's segments ClusterAction. What tells about keys needs Read on the topic too. A route without an entry
-is refused.
+Reading about cleaning, followers or links needs Describe on the cluster; changing cleaning or links
+Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too. A
+route without an entry is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ PARTITION = ROOT + "/topics/{topic}/partitions/{partition}"
 WHERES = (ROOT + "/topics/{topic}", PARTITION)
 LEASE = PARTITION + "/lease"
 FOLLOWERS = "/v1/metadata/followers"
+LINKS = "/v1/links"
+LINK = LINKS + "/{link}"
+PROMOTE = "/v1/mirrors/{topic}/promote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,13 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
         for (method, action), rule in _OF_A_TOPIC.items()
     },
     ("GET", FOLLOWERS): DESCRIBE,
+    ("GET", LINKS): DESCRIBE,
+    ("GET", LINK): DESCRIBE,
+    ("PUT", LINK): ALTER,
+    ("DELETE", LINK): ALTER,
+    ("POST", LINK + "/pause"): ALTER,
+    ("POST", LINK + "/resume"): ALTER,
+    ("POST", PROMOTE): ALTER,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

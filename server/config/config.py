@@ -9,6 +9,7 @@
     cleaner_config.py        the cleaner
     audit_config.py          the audit log
     replog_config.py         snapshots of the metadata, and of other logs of state machines
+    replication_config.py    how mirrors fetch from their source
     quota_config.py          quotas of clients
     authorization_config.py  whether ACLs are enforced
     connection_config.py     limits on connections
@@ -57,6 +58,7 @@ from server.config.listeners.sasl_listeners import (
 from server.config.listeners.tls_config import TlsConfig
 from server.config.network_config import NetworkConfig
 from server.config.quota_config import QuotaConfig
+from server.config.replication_config import ReplicationConfig
 from server.config.replog_config import ReplogConfig
 from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
@@ -82,6 +84,7 @@ _log = logging.getLogger("server.config.config")
 class BrokerConfig(
     AuditConfig,
     CleanerConfig,
+    ReplicationConfig,
     ReplogConfig,
     StorageConfig,
     TransactionConfig,

@@ -129,7 +129,7 @@ def _fault_of(partition: TransactionPartition, context: RequestContext) -> Error
     topic = context.broker.topics.get(partition.topic)
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
+    return ErrorCode.POLICY_VIOLATION if topic.config.is_mirror else ErrorCode.NONE
 
 
 async def _verify(

@@ -26,6 +26,7 @@ from protocol.wire.lazy_array import lazy_array
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from server.topics.creation import fault_of_request
+from server.topics.mirrors import refusal_of_write
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import Topic, TopicRefused
 
@@ -76,14 +77,20 @@ def _new_count(asked: CreatePartitionsTopic, context: RequestContext) -> int:
 async def _add(
     asked: CreatePartitionsTopic, request: CreatePartitionsRequest, context: RequestContext
 ) -> Topic | TopicRefused:
-    return _fault_of_assignments(asked, context) or await context.broker.topics.add_partitions(
-        asked.name,
-        asked.count,
-        validate_only=request.validate_only,
-        until_s=context.deadline_s(request.timeout_ms),
-        admit=partial(
-            context.admit_mutations, is_strict=context.header.api_version >= STRICT_SINCE
-        ),
+    topic = context.broker.topics.get(asked.name)
+    mirror = None if topic is None else refusal_of_write(topic.name, topic.config)
+    return (
+        mirror
+        or _fault_of_assignments(asked, context)
+        or await context.broker.topics.add_partitions(
+            asked.name,
+            asked.count,
+            validate_only=request.validate_only,
+            until_s=context.deadline_s(request.timeout_ms),
+            admit=partial(
+                context.admit_mutations, is_strict=context.header.api_version >= STRICT_SINCE
+            ),
+        )
     )
 
 

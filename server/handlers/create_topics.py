@@ -32,6 +32,7 @@ from server.handlers.shared.topic_creators import may_create
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from server.topics.creation import NewTopic, fault_of_request
+from server.topics.mirrors import refusal_of_creation
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import DEFAULT, Topic, TopicRefused
 
@@ -107,7 +108,11 @@ def _counts(topics: Sequence[CreatableTopic], context: RequestContext) -> Iterat
 
 
 def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | None:
-    return _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
+    return (
+        _refuse_assignments(asked, context.broker.node.node_id)
+        or _refuse_nulls(asked)
+        or refusal_of_creation(asked.name, {config.name: "" for config in asked.configs})
+    )
 
 
 def _new_topic(asked: CreatableTopic) -> NewTopic:

@@ -102,7 +102,7 @@ async def _delete(
         return _refused(asked.partition_index, log)
     if topic_name in INTERNAL_TOPICS:
         return _refused(asked.partition_index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if log.config.is_compacted and not log.config.is_deleted:
+    if log.config.is_mirror or (log.config.is_compacted and not log.config.is_deleted):
         return _refused(asked.partition_index, ErrorCode.POLICY_VIOLATION)
     try:
         error_code = await _move_start(log, asked.offset, context)

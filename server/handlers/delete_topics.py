@@ -27,6 +27,7 @@ from protocol.wire.primitives import ZERO_UUID
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
+from server.topics.mirrors import refusal_of_deletion
 from server.topics.topic import Topic
 
 BY_ID_SINCE = 6
@@ -112,7 +113,9 @@ def _topic_to_delete(
         text = f"{topic.name} {PROTECTED[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     is_strict = context.header.api_version >= STRICT_SINCE
-    refused = context.admit_mutations(len(topic.partitions), is_strict=is_strict)
+    refused = refusal_of_deletion(topic) or context.admit_mutations(
+        len(topic.partitions), is_strict=is_strict
+    )
     if refused is not None:
         return _result(asked, refused.error_code, refused.message)
     return topic

@@ -44,6 +44,7 @@ from server.net.connection import CloseConnection
 from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from server.security.acls import Operation, ResourceType
+from server.topics.mirrors import refusal_of_write
 from server.topics.topic import INTERNAL_TOPICS
 from storage.batches.validate import (
     Refused,
@@ -174,6 +175,10 @@ async def _append(
     if topic_name in INTERNAL_TOPICS:
         text = f"Only the broker itself writes to {topic_name}."
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    if log.config.is_mirror:
+        mirror = refusal_of_write(topic_name, log.config)
+        assert mirror is not None
+        return _refused(data.index, mirror.error_code, mirror.message)
     if request.acks == ACKS_ALL and log.config.min_insync_replicas > 1:
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     if not data.records:

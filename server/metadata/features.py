@@ -2,9 +2,11 @@
 
     /features    {"<name>": level, ...}     the changed levels; any other feature has its highest level
 
-group.version 1 is the consumer protocol of groups (KIP-848), transaction.version 2 the transactions of
-KIP-890. Clients learn the levels from ApiVersions: at a lower level they use the older protocol, which
-the broker serves at every level. At group.version 0 it also refuses the consumer protocol.
+sparse.log 1 lets a log have gaps that its leader did not make: those of a mirror whose source is
+compacted (docs/design/replication.md). group.version 1 is the consumer protocol of groups (KIP-848),
+transaction.version 2 the transactions of KIP-890. Clients learn the levels from ApiVersions: at a lower
+level they use the older protocol, which the broker serves at every level. At group.version 0 it also
+refuses the consumer protocol.
 
 Source: KIP-584, KIP-1022; Apache Kafka, FeatureControlManager.java.
 """
@@ -26,7 +28,8 @@ _log = logging.getLogger("server.metadata.features")
 KEY = "/features"
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
-HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+SPARSE_LOG = "sparse.log"
+HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SPARSE_LOG: 1, TRANSACTION_VERSION: 2}
 """The features of this release with their highest levels; the lowest level of each is 0 (off)."""
 
 

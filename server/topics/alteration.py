@@ -17,14 +17,17 @@ from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 
-Change = Callable[[Mapping[str, str], LogConfig], Mapping[str, str]]
-"""Returns the new overrides for the old ones and the broker's defaults; may raise ConfigError."""
+Change = Callable[[Mapping[str, str], LogConfig], Mapping[str, str] | TopicRefused]
+"""Returns the new overrides for the old ones and the broker's defaults, or why they may not change so;
+may raise ConfigError."""
 
 
 def altered_topic(topic: Topic, change: Change, defaults: LogConfig) -> Topic | TopicRefused:
     """Returns the topic with its new overrides, or why they are not valid. Changes nothing."""
     try:
         overrides = change(topic.overrides, defaults)
+        if isinstance(overrides, TopicRefused):
+            return overrides
         config = LogConfig.from_overrides(overrides, defaults)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))

@@ -393,9 +393,39 @@ class LogConfig:
         doc="Has no effect without tiered storage; -2 means the same as retention.bytes.",
     )
 
+    mirror_link: str = prop(
+        "mirror.link",
+        STRING,
+        default="",
+        doc="The link that fills this topic from another cluster; empty for an ordinary topic. Only"
+        " kompakt replica changes it. Specific to Kompakt.",
+    )
+    mirror_source_topic_id: str = prop(
+        "mirror.source.topic.id",
+        STRING,
+        default="",
+        doc="The id of the topic that a mirror is a copy of. Only kompakt replica changes it. Specific"
+        " to Kompakt.",
+    )
+    mirror_compaction: str = prop(
+        "mirror.compaction",
+        STRING,
+        default="off",
+        choices=("off", "on"),
+        doc="Whether a mirror is compacted as its cleanup.policy says, by this broker and at its own"
+        " times. Off, it keeps the full history while the source forgets. Specific to Kompakt.",
+    )
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether a link fills the topic."""
+        return self.mirror_link != ""
+
     @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records then need keys."""
+        if self.is_mirror and self.mirror_compaction == "off":
+            return False
         return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
 
     @property
@@ -405,8 +435,8 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments are deleted by age and size."""
-        return "delete" in self.cleanup_policy
+        """Whether old segments are deleted by age and size. A mirror follows its source's log start."""
+        return "delete" in self.cleanup_policy and not self.is_mirror
 
     @property
     def is_log_append_time(self) -> bool:

@@ -9,9 +9,11 @@ A failing disk takes the whole directory offline: its logs refuse everything unt
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from protocol.wire.numbers import Epoch
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
 from storage.files.files import FileSystem, Lock
 from storage.files.paths import CLEAN_SHUTDOWN, DELETED, LOCK, join, topic_directory
@@ -20,7 +22,12 @@ from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
 from storage.log.directory_service import DirectoryService
-from storage.log.directory_start import any_topic, make_durably, start_directory
+from storage.log.directory_start import (
+    any_topic,
+    make_durably,
+    raise_start_counter,
+    start_directory,
+)
 from storage.log.log import PartitionLog
 from storage.log.new_logs import NewLogs
 from storage.log.opening import LogOpening, open_log, plan_log
@@ -36,6 +43,7 @@ class LogDirectory:
 
     __slots__ = (
         "_background",
+        "_epoch_lock",
         "_fs",
         "_hash_key",
         "_jitter",
@@ -102,6 +110,7 @@ class LogDirectory:
         """Makes the files of new logs, and makes them safe."""
         # State
         self._producer_expiration_ms = producer_expiration_ms
+        self._epoch_lock = threading.Lock()
         # One bound method for all logs.
         self._on_failure = self.disk_failed
         # In the order in which they were opened; any thread adds and removes single logs.
@@ -351,6 +360,18 @@ class LogDirectory:
             producer_expiration_ms=self._producer_expiration_ms,
             progress=self._progress,
         )
+
+    def raise_epoch(self, epoch: Epoch) -> None:
+        """Let every later start lead with an epoch above `epoch`. A worker thread, before the first
+        batch of that epoch is appended.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: it cannot be written.
+        """
+        self._service.check_online()
+        with self._epoch_lock, self._service.failed_syncs_are_final():
+            raise_start_counter(self._fs, self.path, epoch)
 
     # ---------------------------------------------------------------- out of service, the end
 

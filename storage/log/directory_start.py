@@ -165,3 +165,16 @@ def _remove_clean_marker(fs: FileSystem, directory: str) -> bool:
     fs.unlink(path)
     fs.sync_directory(directory)
     return True
+
+
+def raise_start_counter(fs: FileSystem, directory: str, epoch: Epoch) -> None:
+    """Let the next start lead with an epoch above `epoch`: that of batches which another broker wrote.
+
+    Durable when this returns.
+
+    Raises:
+        DiskError: it cannot be written; batches of that epoch must not be appended.
+    """
+    path = join(directory, START_COUNTER)
+    if int(fs.read_bytes(path)) < epoch:
+        fs.replace_durably(path, f"{epoch}\n".encode())

@@ -98,7 +98,8 @@ class PartitionLog:
         """Take over the parts of a log. Called by `storage/log/opening.py`.
 
         Args:
-            leader_epoch: stamped on every batch that is appended from now on.
+            leader_epoch: stamped on every batch that is appended from now on, unless `lead_above` raises
+                it.
             jitter: the fraction of segment.jitter.ms, 0 to 1, that is subtracted from segment.ms.
         """
         # Constant after construction
@@ -111,13 +112,14 @@ class PartitionLog:
         self._unsynced = Unsynced(offsets.end)
         self._jitter = jitter
         self.identity = identity
-        self.leader_epoch = leader_epoch
         self.new_files = new_files
         """Its files while it is new: a crash may take them until they are safe."""
         self.reader = LogReader(offsets, segment_list, states, service, leader_epoch=leader_epoch)
         """Reads from the log."""
         # State
         self.config = config
+        self.leader_epoch = leader_epoch
+        """The epoch in which this broker leads; above those of all batches that clients can read."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -257,8 +259,21 @@ class PartitionLog:
         return self.append_as_leader(valid, now_ms=now_ms)
 
     @loop_thread
+    def lead_above(self, epoch: Epoch) -> None:
+        """Lead with an epoch above `epoch`, which batches of another broker have.
+
+        The directory's counter must be raised first (`LogDirectory.raise_epoch`): a later start would
+        otherwise lead with an epoch that such batches have.
+        """
+        if self.leader_epoch <= epoch:
+            self.leader_epoch = Epoch(epoch + 1)
+            self.reader.lead_in(self.leader_epoch)
+
+    @loop_thread
     def append_as_follower(self, batch: ValidBatch, *, now_ms: int) -> Appended:
         """Write a batch with the offsets and epoch that a leader gave it; gaps are legal.
+
+        If clients read the log, call `lead_above` first for an epoch that is not below `leader_epoch`.
 
         Raises:
             ValueError: it begins below the log's end.
@@ -530,6 +545,21 @@ class PartitionLog:
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the idle time after which producers are forgotten (producer.id.expiration.ms)."""
         self._states.expire_producers_after(expiration_ms)
+
+    @loop_thread
+    def forget_producers(self, now_ms: int) -> None:
+        """Forget every producer, because another cluster gave them their ids. None has an open
+        transaction.
+
+        The log rolls, so that the state of its new segment is what a restart begins with.
+
+        Raises:
+            LogOffline, DiskError: like `append_as_leader`.
+        """
+        self._service.check_online()
+        self._states.forget_producers()
+        if self._list.active.size:
+            self.roll(now_ms)
 
     def wait_for_commit(self) -> None:
         """Wait for the running commit, if any. A worker thread."""

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @any_thread
 class LogReader:
-    """Reads from one log. Its `PartitionLog` owns it; it changes nothing."""
+    """Reads from one log. Its `PartitionLog` owns it; reading changes nothing."""
 
     __slots__ = ("_leader_epoch", "_list", "_offsets", "_service", "_states")
 
@@ -49,7 +49,12 @@ class LogReader:
         self._list = segment_list
         self._states = states
         self._service = service
+        # State
         self._leader_epoch = leader_epoch
+
+    def lead_in(self, epoch: Epoch) -> None:
+        """Answer as a leader of this epoch from now on."""
+        self._leader_epoch = epoch
 
     def read(
         self,
@@ -80,7 +85,10 @@ class LogReader:
         if not self._is_in_range(offset, diverging):
             return ErrorCode.OFFSET_OUT_OF_RANGE
         is_committed = isolation is Isolation.READ_COMMITTED
-        bound = self._offsets.last_stable if is_committed else self._offsets.high_watermark
+        # Read once: to a mirror, an answer without records up to its high watermark means that there are
+        # none, and in a worker thread the high watermark may advance after the search.
+        high_watermark = self._offsets.high_watermark
+        bound = self._offsets.last_stable if is_committed else high_watermark
         region: SegmentRegion | None = None
         aborted: Sequence[tuple[ProducerId, Offset]] = ()
         if offset < bound and diverging is None:
@@ -103,7 +111,7 @@ class LogReader:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return ReadResult(
             regions=() if region is None else (region,),
-            high_watermark=self._offsets.high_watermark,
+            high_watermark=high_watermark,
             last_stable_offset=self._offsets.last_stable,
             log_start_offset=self._offsets.start,
             aborted=aborted,

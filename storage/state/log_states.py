@@ -232,6 +232,12 @@ class LogStates:
         self._expiration_ms = expiration_ms
 
     @loop_thread
+    def forget_producers(self) -> None:
+        """Forget every producer; none may have an open transaction."""
+        if self._producers is not None:
+            assert not self._producers.open_transactions(), "their end would no longer be known"
+            self._producers.clear()
+
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; checks only now and then."""
         if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:

@@ -30,6 +30,7 @@ from server.config.rows import ResourceType
 from server.handlers.shared.config_permissions import config_refusal
 from server.request_context import RequestContext
 from server.security.acls import Operation
+from server.topics.mirrors import OWN, refusal_of_change
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
 from storage.formats.config_property import ConfigError, fields_by_property
@@ -160,10 +161,13 @@ async def _alter_topic(
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
 
-    def after(before: Mapping[str, str], defaults: LogConfig) -> Mapping[str, str]:
+    def after(before: Mapping[str, str], defaults: LogConfig) -> Mapping[str, str] | TopicRefused:
         if found.unknown:
             raise ConfigError(f"Unknown topic config name: {found.unknown[0]}")
-        return overrides_after({} if alteration.replaces else before, found.changes, defaults)
+        kept = {each: before[each] for each in OWN & before.keys()}
+        first = kept if alteration.replaces else before
+        changed = overrides_after(first, found.changes, defaults)
+        return refusal_of_change(name, before, changed) or changed
 
     altered = await context.broker.topics.alter(name, after, validate_only=alteration.validate_only)
     return altered if isinstance(altered, TopicRefused) else None

@@ -1,0 +1,1 @@
+"""`kompakt replica`: links to other clusters, and their mirrors."""

@@ -1,0 +1,102 @@
+"""Creates, pauses, resumes and deletes links, and promotes mirrors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import typer
+
+from cleaner.rules.text import count_text
+from cli.base.access import properties_of_file
+from cli.base.command_end import complain
+from cli.base.output import print_json
+from cli.compact.client import CallFailed, Json, connected
+
+ROOT = "/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLink:
+    """What `kompakt replica create` was given."""
+
+    name: str
+    source: str
+    source_config: Path | None
+    topics: list[str]
+    patterns: list[str]
+    compaction: str
+
+    def body(self) -> str:
+        """Returns the JSON of the request. Raises CommandFailed if the file cannot be read."""
+        properties = {} if self.source_config is None else properties_of_file(self.source_config)
+        content = {
+            "bootstrap": self.source,
+            "properties": dict(properties),
+            "topics": self.topics,
+            "patterns": self.patterns,
+            "compaction": self.compaction,
+        }
+        return json.dumps(content)
+
+
+def link_path(name: str) -> str:
+    """Returns the path of a link below the root."""
+    return f"/links/{quote(name, safe='')}"
+
+
+async def create_link(url: str, link: NewLink, *, as_json: bool) -> int:
+    """Create a link. Returns the exit code."""
+    async with connected(url, root=ROOT) as client:
+        made = await client.call("PUT", link_path(link.name), body=link.body())
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(
+            f"created link {link.name}; kompakt replica status {link.name} shows how far it is"
+        )
+    return 0
+
+
+async def pause_link(url: str, name: str, *, is_paused: bool) -> int:
+    """Pause or resume a link. Returns the exit code."""
+    action = "pause" if is_paused else "resume"
+    async with connected(url, root=ROOT) as client:
+        await client.call("POST", f"{link_path(name)}/{action}")
+    typer.echo(f"{action}d link {name}")
+    return 0
+
+
+async def delete_link(url: str, name: str) -> int:
+    """Delete a link. Returns the exit code."""
+    async with connected(url, root=ROOT) as client:
+        await client.call("DELETE", link_path(name))
+    typer.echo(f"deleted link {name}")
+    return 0
+
+
+async def promote_mirror(url: str, topic: str, *, is_forced: bool, as_json: bool) -> int:
+    """Promote a mirror, and list what it lacks. Returns the exit code."""
+    query = {"force": "true"} if is_forced else None
+    async with connected(url, root=ROOT) as client:
+        try:
+            done = await client.call("POST", f"/mirrors/{quote(topic, safe='')}/promote", query)
+        except CallFailed as refused:
+            for sentence in refused.answer.get("missing", []):
+                complain(sentence)
+            raise
+    if as_json:
+        print_json(done)
+    else:
+        _print_promoted(topic, done)
+    return 0
+
+
+def _print_promoted(topic: str, done: Json) -> None:
+    missing = done["missing"]
+    lacking = f"; it lacks records of {count_text(len(missing), 'partition')}:" if missing else ""
+    typer.echo(f"{topic} is an ordinary topic now{lacking}")
+    for sentence in missing:
+        typer.echo(f"  {sentence}")

@@ -1,0 +1,138 @@
+"""`kompakt replica ...`: follow topics of another cluster, over the HTTP endpoint of this one's
+broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.base.access import with_access
+from cli.base.command_end import run
+from cli.base.options import AsJson
+from cli.compact.commands import DEFAULT_URL, Url
+
+app = typer.Typer(
+    name="replica",
+    help="Follow topics of another cluster, Kompakt or Apache Kafka, with the same offsets. A link names"
+    " the cluster and the topics; each topic has a mirror here, which only its link writes to.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of a link.")]
+
+
+@app.command()
+@with_access
+def create(
+    name: Name,
+    source: Annotated[
+        str, typer.Option("--source", metavar="HOST:PORT,...", help="Brokers of the other cluster.")
+    ],
+    source_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--source-config",
+            metavar="FILE",
+            help="Client properties with Kafka's names, to log in there: security.protocol, ssl...",
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic; may be repeated.")
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pattern", metavar="REGEX", help="Topics whose whole name matches; may be repeated."
+        ),
+    ] = None,
+    compaction: Annotated[
+        str,
+        typer.Option(
+            metavar="off|on",
+            help="Whether this broker compacts the mirrors of compacted topics. Off, they keep the full"
+            " history while the source forgets.",
+        ),
+    ] = "off",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Create a link and begin to copy. Its topics must not exist here."""
+    from cli.replica.change import NewLink, create_link
+
+    link = NewLink(
+        name=name,
+        source=source,
+        source_config=source_config,
+        topics=topic or [],
+        patterns=pattern or [],
+        compaction=compaction,
+    )
+    run(lambda: create_link(url, link, as_json=as_json))
+
+
+@app.command(name="list")
+@with_access
+def list_links(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """List the links: their source, how many partitions they copy, and how far these are behind."""
+    from cli.replica.show import show_links
+
+    run(lambda: show_links(url, as_json=as_json))
+
+
+@app.command()
+@with_access
+def status(name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show the state of each partition that a link copies. Exits with 1 unless all are copied."""
+    from cli.replica.show import show_link
+
+    run(lambda: show_link(url, name, as_json=as_json))
+
+
+@app.command()
+@with_access
+def pause(name: Name, url: Url = DEFAULT_URL) -> None:
+    """Stop to copy, until `resume`. The mirrors stay readable."""
+    from cli.replica.change import pause_link
+
+    run(lambda: pause_link(url, name, is_paused=True))
+
+
+@app.command()
+@with_access
+def resume(name: Name, url: Url = DEFAULT_URL) -> None:
+    """Copy again after `pause`, and retry partitions that have failed."""
+    from cli.replica.change import pause_link
+
+    run(lambda: pause_link(url, name, is_paused=False))
+
+
+@app.command()
+@with_access
+def promote(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A mirror.")],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Promote it even if it lacks records of its source."),
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Make a mirror an ordinary topic with its source's configuration. Its link no longer writes to it.
+
+    Refuses while it lacks records, or may lack some. Stop the source's producers first: what they write
+    after this is not copied. Transactions that are open in it are aborted.
+    """
+    from cli.replica.change import promote_mirror
+
+    run(lambda: promote_mirror(url, topic, is_forced=force, as_json=as_json))
+
+
+@app.command()
+@with_access
+def delete(name: Name, url: Url = DEFAULT_URL) -> None:
+    """Delete a link that has no mirrors any more: promote them first."""
+    from cli.replica.change import delete_link
+
+    run(lambda: delete_link(url, name))

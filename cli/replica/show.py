@@ -1,0 +1,86 @@
+"""Prints links and the state of their mirrors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import typer
+
+from cleaner.rules.text import count_text
+from cli.base.command_end import EXIT_FAILED
+from cli.base.output import print_json, print_table
+from cli.base.text import time_text
+from cli.compact.client import Json, connected
+from cli.replica.change import ROOT, link_path
+
+COPYING = "copying"
+LINK_TITLES = ("LINK", "SOURCE", "PARTITIONS", "COPYING", "LAG", "REASON")
+TITLES = ("PARTITION", "STATE", "SINCE", "END", "SOURCE END", "LAG", "REASON")
+
+
+async def show_links(url: str, *, as_json: bool) -> int:
+    """Print all links. Returns the exit code."""
+    async with connected(url, root=ROOT) as client:
+        found = await client.call("GET", "/links")
+    if as_json:
+        print_json(found)
+    elif not found["links"]:
+        typer.echo("no links: kompakt replica create")
+    else:
+        rows = [_link_row(each) for each in found["links"]]
+        print_table(LINK_TITLES, rows, texts=("LINK", "SOURCE", "REASON"))
+    return 0
+
+
+async def show_link(url: str, name: str, *, as_json: bool) -> int:
+    """Print the partitions of a link. Returns 1 unless all are copied."""
+    async with connected(url, root=ROOT) as client:
+        link = await client.call("GET", link_path(name))
+    if as_json:
+        print_json(link)
+    else:
+        _print_link(link)
+    is_well = all(each["state"] == COPYING for each in link["partitions"])
+    return 0 if is_well and not link["reason"] and not link["problems"] else EXIT_FAILED
+
+
+def _link_row(link: Json) -> tuple[str, ...]:
+    states = Counter(each["state"] for each in link["partitions"])
+    lag = sum(each["lag"] for each in link["partitions"])
+    reason = link["reason"] or ("paused" if link.get("paused") else "")
+    return (
+        link["name"],
+        link.get("bootstrap", ""),
+        str(len(link["partitions"])),
+        str(states[COPYING]),
+        str(lag),
+        reason,
+    )
+
+
+def _print_link(link: Json) -> None:
+    typer.echo(f"link {link['name']} to {link.get('bootstrap', '(unknown)')}")
+    if link["reason"]:
+        typer.echo(f"the source cannot be followed: {link['reason']}")
+    for topic, problem in link["problems"].items():
+        typer.echo(f"topic {topic} is not mirrored: {problem}")
+    if not link["partitions"]:
+        typer.echo("no partition is mirrored yet")
+        return
+    rows = [
+        (
+            f"{each['topic']}-{each['partition']}",
+            each["state"],
+            time_text(each["since_ms"]),
+            str(each["end"]),
+            str(each["source_end"]) if each["source_end"] >= 0 else "-",
+            str(each["lag"]),
+            each["reason"],
+        )
+        for each in link["partitions"]
+    ]
+    print_table(TITLES, rows, texts=("PARTITION", "STATE", "SINCE", "REASON"))
+    typer.echo(
+        f"{count_text(sum(each['lag'] for each in link['partitions']), 'offset')} behind; a compacted"
+        " source has fewer records than offsets"
+    )

@@ -1,0 +1,112 @@
+"""The HTTP routes of links to other clusters, and of their mirrors (docs/design/replication.md).
+
+GET    /v1/links                    200 {"links": [link, ...]} GET    /v1/links/<link>             200
+link; 404 PUT    /v1/links/<link>             201 link: it is created and started
+(`server/replication/link_spec.py`
+                                    has the body); 400, 409 if there is one
+DELETE /v1/links/<link>             200 {}; 409 while it has mirrors
+POST   /v1/links/<link>/pause       200 link
+POST   /v1/links/<link>/resume      200 link; also retries what has failed
+POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
+                                    ?force=true also if it lacks records; else 409 with "missing"
+
+A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "compaction", "paused",
+"reason": why the source does not answer, "problems": {topic: sentence}, "partitions": [{"topic",
+"partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag", "attempts",
+"next_attempt_ms", "cut_records", "skipped_records"}, ...]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from server.admin.compaction_answers import refusals_as_json
+from server.admin.http_rules import LINK, LINKS, PROMOTE
+from server.admin.refusals import CompactionRefused
+from server.replication.link_spec import BadLink, parse_link
+from server.replication.replication import LinkRefused, Replication, UnknownLink
+
+LINK_BYTES_MAX = 4 << 20
+
+
+class LinkRoutes:
+    """Answers the requests above."""
+
+    def __init__(self, links: Callable[[], Replication | str]) -> None:
+        """
+        Args:
+            links: returns a sentence while the broker does not serve.
+        """
+        self._links = links
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes to add to an application's router."""
+        return [
+            web.get(LINKS, _refusing(self._list)),
+            web.get(LINK, _refusing(self._show)),
+            web.put(LINK, _refusing(self._create)),
+            web.delete(LINK, _refusing(self._delete)),
+            web.post(LINK + "/pause", _refusing(self._pause)),
+            web.post(LINK + "/resume", _refusing(self._resume)),
+            web.post(PROMOTE, _refusing(self._promote)),
+        ]
+
+    def _running(self) -> Replication:
+        links = self._links()
+        if isinstance(links, str):
+            raise CompactionRefused(503, links)
+        return links
+
+    async def _list(self, _: web.Request) -> web.Response:
+        return web.json_response({"links": self._running().shown()})
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return web.json_response(self._running().shown_one(request.match_info["link"]))
+
+    async def _create(self, request: web.Request) -> web.Response:
+        links, name = self._running(), request.match_info["link"]
+        if request.content_length is None or request.content_length > LINK_BYTES_MAX:
+            raise CompactionRefused(413, f"send a link of at most {LINK_BYTES_MAX} bytes as JSON")
+        try:
+            spec = parse_link(name, await request.read())
+        except BadLink as error:
+            raise CompactionRefused(400, str(error)) from error
+        await links.create(spec)
+        return web.json_response(links.shown_one(name), status=201)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        await self._running().delete(request.match_info["link"])
+        return web.json_response({})
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        return await self._pause_or_resume(request, is_paused=True)
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        return await self._pause_or_resume(request, is_paused=False)
+
+    async def _pause_or_resume(self, request: web.Request, *, is_paused: bool) -> web.Response:
+        links, name = self._running(), request.match_info["link"]
+        await links.pause(name, is_paused=is_paused)
+        return web.json_response(links.shown_one(name))
+
+    async def _promote(self, request: web.Request) -> web.Response:
+        is_forced = request.query.get("force") == "true"
+        topic = request.match_info["topic"]
+        missing = await self._running().promote(topic, is_forced=is_forced)
+        return web.json_response({"missing": missing})
+
+
+def _refusing(
+    handler: Callable[[web.Request], Awaitable[web.Response]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except LinkRefused as refused:
+            status = 404 if isinstance(refused, UnknownLink) else 409
+            body = {"error": str(refused), "missing": refused.missing}
+            return web.json_response(body, status=status)
+
+    return refusals_as_json(answer)

@@ -1,0 +1,57 @@
+"""The properties of mirrors: how much of a source is fetched at once.
+
+Source: Apache Kafka, ReplicationConfigs.java (names and defaults): there they are those of followers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.formats.config_property import INT, prop
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationConfig:
+    """How mirrors fetch from their source."""
+
+    __slots__ = ()
+
+    replica_fetch_max_bytes: int = prop(
+        "replica.fetch.max.bytes",
+        INT,
+        default=1 << 20,
+        at_least=0,
+        unit="bytes",
+        dynamic=False,
+        doc="The bytes that a mirror fetches of a partition at once. A first batch that is larger comes"
+        " nevertheless.",
+    )
+    replica_fetch_response_max_bytes: int = prop(
+        "replica.fetch.response.max.bytes",
+        INT,
+        default=10 << 20,
+        at_least=0,
+        unit="bytes",
+        dynamic=False,
+        doc="The bytes that a link fetches at once from each broker of its source, of all partitions"
+        " together.",
+    )
+    replica_fetch_wait_max_ms: int = prop(
+        "replica.fetch.wait.max.ms",
+        INT,
+        default=500,
+        at_least=0,
+        unit="ms",
+        dynamic=False,
+        doc="How long the source waits for records if it has none. A partition that is new to a link"
+        " is fetched after this time at the latest.",
+    )
+    replica_fetch_min_bytes: int = prop(
+        "replica.fetch.min.bytes",
+        INT,
+        default=1,
+        at_least=0,
+        unit="bytes",
+        dynamic=False,
+        doc="The source answers a link as soon as it has so many bytes.",
+    )

@@ -1,0 +1,51 @@
+"""Builds the links to other clusters. Imported once the listeners are open: a start does not wait for
+it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.metadata.features import SPARSE_LOG
+from server.metadata.store import MetadataStore
+from server.replication.link import Link
+from server.replication.link_spec import LinkSpec
+from server.replication.mirror_topics import MirrorTopics
+from server.replication.replication import Replication
+from server.replication.requests import FetchBounds
+from server.replication.writer import MirrorWriter
+
+if TYPE_CHECKING:
+    from server.broker import Broker
+
+
+def replication_of(broker: Broker, store: MetadataStore) -> Replication:
+    """Returns the links of the broker, not yet started."""
+    config = broker.config
+    writer = MirrorWriter(
+        broker.group_commit,
+        broker.topics.make_files,
+        broker.directories,
+        disk=broker.executors.administration,
+        turns=broker.turns,
+        now_ms=broker.clock.now_ms,
+    )
+    bounds = FetchBounds(
+        wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+    )
+    mirrors = MirrorTopics(broker.topics)
+
+    def link_of(spec: LinkSpec) -> Link:
+        return Link(
+            spec,
+            mirrors,
+            writer,
+            bounds=bounds,
+            cluster_id=broker.node.cluster_id,
+            sparse_level=lambda: broker.features.levels[SPARSE_LOG],
+            now_ms=broker.clock.now_ms,
+        )
+
+    return Replication(store, broker.topics, link_of)

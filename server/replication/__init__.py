@@ -1,0 +1,1 @@
+"""Mirrors: topics of another cluster, copied offset by offset (docs/design/replication.md)."""

@@ -1,0 +1,213 @@
+"""Copies the partitions that one broker of the source leads: one connection, one request at a time.
+
+    fetch    each partition from its mirror's end on
+    judge    what the answer means (`findings.py`), and the table's step (`state_table.py`)
+    write    append, cut or skip (`writer.py`); the group commit syncs
+
+A round's answer is bounded (`FetchBounds`) and is written before the next request is sent, so a copier
+never holds more than one answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.list_offsets import ListOffsetsResponse
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
+from server.client.access import Access
+from server.client.broker_client import BrokerClient, connected
+from server.client.errors import ClientFailed
+from server.replication.findings import SourceAnswer, Verdict
+from server.replication.mirror import Mirror
+from server.replication.requests import (
+    EARLIEST,
+    LATEST,
+    Asked,
+    FetchBounds,
+    Fetched,
+    fetch_answers,
+    fetch_request,
+    offsets_answer,
+    offsets_request,
+)
+from server.replication.runs import first_gap
+from server.replication.state_table import Action, Guard
+from server.replication.writer import MirrorWriter
+from storage.formats.topic_partition import TopicPartition
+from storage.threads import loop_thread
+
+_log = logging.getLogger("server.replication")
+
+IDLE_SECONDS = 0.2
+"""How often a copier looks whether a partition asks again, if none does."""
+NO_EPOCH = Epoch(-1)
+
+
+class Judge(Protocol):
+    """What a copier asks its link about a partition."""
+
+    def source_id(self, mirror: Mirror) -> uuid.UUID | None:
+        """Returns the id of the source's topic; None if it is gone."""
+
+    def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
+        """Returns what an answer means."""
+
+
+@loop_thread
+class SourceCopier:
+    """Follows the partitions of one broker of the source."""
+
+    __slots__ = ("_access", "_address", "_bounds", "_judge", "_led", "_turn", "_writer")
+
+    def __init__(
+        self,
+        address: str,
+        access: Access,
+        led: Callable[[], Sequence[Mirror]],
+        judge: Judge,
+        writer: MirrorWriter,
+        bounds: FetchBounds,
+    ) -> None:
+        """
+        Args:
+            address: the broker's advertised host:port.
+            led: returns the mirrors of the partitions that it leads, as far as the link knows.
+        """
+        # Constant after construction
+        self._address = address
+        self._access = access
+        self._led = led
+        self._judge = judge
+        self._writer = writer
+        self._bounds = bounds
+        # State
+        self._turn = 0
+
+    async def run(self) -> None:
+        """Copy until cancelled. A broken connection makes the partitions retry."""
+        while True:
+            await self._wait_until_one_asks()
+            try:
+                async with connected(self._address, self._access) as client:
+                    while self._asking():
+                        await self._round(client)
+            except ClientFailed as error:
+                for mirror in self._asking():
+                    mirror.answered(Verdict(guard=Guard.ERROR, reason=str(error)))
+
+    async def _wait_until_one_asks(self) -> None:
+        # Retries become due by the clock, so there is no event to wait for.
+        while not self._asking():  # noqa: ASYNC110
+            await asyncio.sleep(IDLE_SECONDS)
+
+    def _asking(self) -> list[Mirror]:
+        for mirror in self._led():
+            mirror.make_due()
+        return [mirror for mirror in self._led() if mirror.is_asking]
+
+    async def _round(self, client: BrokerClient) -> None:
+        mirrors, asked = self._asked()
+        if not asked:
+            await asyncio.sleep(IDLE_SECONDS)
+            return
+        response = await client.call(fetch_request(asked, self._bounds), FetchResponse)
+        if response.error_code:
+            refusal = SourceAnswer(error_code=response.error_code)
+            for mirror in mirrors.values():
+                if mirror.is_asking:
+                    mirror.answered(self._judge.judge(mirror, refusal))
+            return
+        answers = fetch_answers(asked, response)
+        answers |= await self._with_bounds_of_logs(client, answers)
+        for partition, fetched in answers.items():
+            await self._take(mirrors[partition], fetched)
+        if response.throttle_time_ms:
+            await asyncio.sleep(response.throttle_time_ms / 1000)
+
+    def _asked(self) -> tuple[dict[TopicPartition, Mirror], list[Asked]]:
+        """Returns the mirrors that ask, and from where on. Who had records longest ago comes first.
+
+        The source fills its answer in this order, so each gets its turn.
+        """
+        mirrors = {mirror.log.topic_partition: mirror for mirror in self._asking()}
+        asked = []
+        for partition, mirror in sorted(mirrors.items(), key=lambda each: each[1].turn):
+            topic_id = self._judge.source_id(mirror)
+            if topic_id is None:
+                mirror.answered(self._judge.judge(mirror, SourceAnswer()))
+                continue
+            place = mirror.place
+            asked.append(
+                Asked(
+                    partition=partition,
+                    topic_id=topic_id,
+                    end=place.end,
+                    last_epoch=place.last_epoch if mirror.asks_epoch else NO_EPOCH,
+                )
+            )
+        return mirrors, asked
+
+    async def _with_bounds_of_logs(
+        self, client: BrokerClient, answers: Mapping[TopicPartition, Fetched]
+    ) -> dict[TopicPartition, Fetched]:
+        """Returns the answers of OFFSET_OUT_OF_RANGE, with where the source's logs start and end."""
+        outside = [
+            partition
+            for partition, each in answers.items()
+            if each.answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        ]
+        if not outside:
+            return {}
+        starts, ends = [
+            offsets_answer(
+                await client.call(offsets_request(outside, timestamp), ListOffsetsResponse)
+            )
+            for timestamp in (EARLIEST, LATEST)
+        ]
+        unknown = Offset(-1)
+        return {
+            partition: replace(
+                answers[partition],
+                answer=replace(
+                    answers[partition].answer,
+                    start=starts.get(partition, unknown),
+                    high_watermark=ends.get(partition, unknown),
+                ),
+            )
+            for partition in outside
+        }
+
+    async def _take(self, mirror: Mirror, fetched: Fetched) -> None:
+        """Do what an answer about one partition asks for."""
+        if not mirror.is_asking:
+            return  # It was paused or promoted meanwhile.
+        answer = fetched.answer
+        if len(fetched.records):
+            gap = first_gap(memoryview(fetched.records), end=mirror.log.log_end_offset)
+            answer = replace(answer, first_gap=gap)
+        verdict = self._judge.judge(mirror, answer)
+        before = mirror.state
+        action = mirror.answered(verdict)
+        if mirror.state is not before and verdict.reason:
+            _log.warning("%s is %s: %s", mirror.log.topic_partition, mirror.state, verdict.reason)
+        if answer.high_watermark >= 0:
+            mirror.source_end = answer.high_watermark
+        if action is Action.APPEND and answer.error_code:
+            # The source has forgotten its epochs with its records: it cannot compare.
+            mirror.asks_epoch = False
+        elif action is Action.APPEND:
+            if len(fetched.records):
+                self._turn += 1
+                mirror.turn, mirror.asks_epoch = self._turn, True
+            await self._writer.append(mirror, fetched)
+        elif action is Action.CUT:
+            await self._writer.cut(mirror, verdict)
+        elif action is Action.SKIP:
+            await self._writer.skip(mirror, verdict)

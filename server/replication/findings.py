@@ -1,0 +1,198 @@
+"""What an answer of the source says about a mirrored partition: pure, from both logs' facts.
+
+The mirror asks for records from its end on, and says the epoch of its last record. The source answers
+with records, or that its log diverges (KIP-595), or with an error. Of OFFSET_OUT_OF_RANGE it has to be
+asked where its log starts and ends: the error alone does not say which records are missing, or on which
+side.
+
+    source  start ........ end          mirror  start ..... end
+            above mirror's end   -> records are gone, or the mirror follows the start
+                     below mirror's end -> the source has lost records
+
+Source: Apache Kafka, AbstractFetcherThread.java (truncation by epochs); founding document 002.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
+from server.replication.state_table import Guard
+from storage.state.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
+
+UNKNOWN = Offset(-1)
+ADVICE = "promote the mirror to keep it; to copy once more, delete it then and resume its link"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a mirror's log ends, and what of it may no longer be cut."""
+
+    end: Offset
+    epochs: Sequence[EpochStart]
+    """The epochs of its records with their first offsets."""
+    clean_offset: Offset
+    """Below it the mirror's own cleaner has removed records: a cut there would lose keys."""
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """The epoch of its last record; -1 if it has none."""
+        return self.epochs[-1][0] if self.epochs else Epoch(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTopic:
+    """A topic of the source, as its Metadata and DescribeConfigs show it."""
+
+    topic_id: uuid.UUID
+    partitions_count: int
+    compacts: bool
+    deletes: bool
+    """Whether its retention removes records by age or size."""
+    delete_retention_ms: int = 86_400_000
+    holds_tombstones: bool = False
+    """Whether its cleaner keeps tombstones that this link's group has not passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceAnswer:
+    """What the source says about one partition."""
+
+    error_code: int = ErrorCode.NONE
+    error: str = ""
+    """A sentence in place of the code's text, for example if there was no answer."""
+    start: Offset = UNKNOWN
+    """Where its log starts; -1 if it does not say."""
+    high_watermark: Offset = UNKNOWN
+    diverging: EpochEnd | None = None
+    """The last epoch that both logs may have in common, and where it ends at the source."""
+    first_gap: Offset | None = None
+    """The first offset without a record at or above the mirror's end; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The guard that holds, and what people and the copier need to know."""
+
+    guard: Guard
+    reason: str = ""
+    """A sentence with offsets; empty if everything is well."""
+    offset: Offset | None = None
+    """Where to cut, or to which start to skip."""
+
+
+FITS = Verdict(guard=Guard.FITS)
+
+
+def judge(
+    answer: SourceAnswer,
+    place: Place,
+    *,
+    topic: SourceTopic,
+    mirrored_id: uuid.UUID,
+    sparse_level: int,
+    missed_tombstones: str = "",
+) -> Verdict:
+    """Returns the first guard that holds, in the table's order.
+
+    Args:
+        topic: the source's topic now.
+        mirrored_id: the id of the topic that the mirror was made from.
+        sparse_level: this cluster's level of the feature `sparse.log`.
+        missed_tombstones: why the source may have removed tombstones that are not here; empty if it
+            cannot have.
+    """
+    if topic.topic_id != mirrored_id:
+        return _final(
+            Guard.OTHER_TOPIC,
+            "the source's topic was deleted and created again, so its records are not those of this"
+            f" mirror: {ADVICE}",
+        )
+    if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.start >= 0:
+        return _out_of_range(answer, place, topic)
+    if answer.error or answer.error_code:
+        return Verdict(guard=Guard.ERROR, reason=answer.error or _text_of(answer.error_code))
+    if sparse_level < 1 and (topic.compacts or answer.first_gap is not None):
+        return Verdict(guard=Guard.TOO_OLD, reason=_too_old(topic, answer.first_gap))
+    if answer.diverging is not None:
+        return _diverging(answer.diverging, answer.high_watermark, place)
+    if missed_tombstones:
+        return _final(Guard.MISSED_TOMBSTONES, missed_tombstones)
+    return FITS
+
+
+def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Verdict:
+    if answer.high_watermark < place.end:
+        return _lost(answer.high_watermark, place.end)
+    if answer.start == answer.high_watermark == place.end:
+        # It has forgotten its epochs with its records, so there is nothing to compare.
+        return FITS
+    if answer.start <= place.end:
+        return _final(
+            Guard.SOURCE_LOST,
+            f"the source knows no epoch {place.last_epoch}, that of the last record here: it is not the"
+            f" log that was copied, perhaps an older backup of it: {ADVICE}",
+        )
+    gone = f"the source's log starts at {answer.start}, the records from {place.end} on are gone"
+    if topic.deletes:
+        return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
+    return _final(
+        Guard.RECORDS_GONE,
+        f"{gone}, though its topic is only compacted, so somebody has deleted them there: {ADVICE}",
+    )
+
+
+def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Verdict:
+    epoch, end = diverging
+    offset = common_end(place, Epoch(epoch), Offset(end))
+    if high_watermark <= end < place.end:
+        return _lost(high_watermark, place.end)
+    where = (
+        f"the logs diverge at offset {offset}, after epoch {epoch}; this one ends at {place.end}"
+    )
+    if offset < place.clean_offset:
+        return _final(
+            Guard.DIVERGES_IN_CLEAN,
+            f"{where} and is compacted up to {place.clean_offset}, so a cut would lose keys: {ADVICE}",
+        )
+    return Verdict(guard=Guard.DIVERGES, reason=where, offset=offset)
+
+
+def common_end(place: Place, epoch: Epoch, end: Offset) -> Offset:
+    """Returns up to where both logs may be equal, if the source's largest epoch up to ours is `epoch`,
+    which ends at `end`.
+
+    The next fetch asks again, so the offset may be above the last one in common, never below.
+    """
+    if epoch < 0:
+        return Offset(0)
+    _, ours = LeaderEpochs(list(place.epochs)).end_offset(epoch, place.end)
+    return Offset(min(end, ours)) if ours >= 0 else end
+
+
+def _lost(high_watermark: Offset, end: Offset) -> Verdict:
+    return _final(
+        Guard.SOURCE_LOST,
+        f"the source's log ends at {high_watermark}, this one at {end}: the source has lost records that"
+        f" are here: {ADVICE}",
+    )
+
+
+def _too_old(topic: SourceTopic, first_gap: Offset | None) -> str:
+    gap = "by its policy" if first_gap is None else f"first gap at offset {first_gap}"
+    return (
+        f"the topic is compacted at the source ({gap}); this cluster's sparse.log is 0, 1 is needed:"
+        " kompakt features upgrade sparse.log=1"
+    )
+
+
+def _final(guard: Guard, reason: str) -> Verdict:
+    return Verdict(guard=guard, reason=reason)
+
+
+def _text_of(code: int) -> str:
+    known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return f"the source answered {known.name}: {known.message}"

@@ -1,0 +1,273 @@
+"""One link: finds the source's topics, makes their mirrors, and runs a copier for each of its brokers.
+
+    every 30 s, or when a copier asks   topics, partitions, properties and leaders of the source
+    every second                        slots: how far each mirror is, as a group's offsets
+    always                              copiers, one for each broker of the source (`copying.py`)
+
+The link decides what an answer means for a partition (`findings.py`), because it knows the source's
+topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from server.client.access import Access
+from server.client.broker_client import BrokerClient, connected
+from server.client.errors import ClientFailed
+from server.client.pauses import MIRROR, Pauses
+from server.replication.copying import SourceCopier
+from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
+from server.replication.link_spec import LinkSpec
+from server.replication.mirror import Mirror, MirrorFacts
+from server.replication.mirror_topics import MirrorTopics
+from server.replication.requests import FetchBounds
+from server.replication.slots import (
+    commit_slots,
+    coordinator_address,
+    safe_ms_of,
+    stored_slots,
+)
+from server.replication.source_topics import FoundTopics, find_topics
+from server.replication.state_table import Event, Guard
+from server.replication.writer import MirrorWriter
+from server.runtime.tasks import spawn
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.threads import loop_thread
+
+_log = logging.getLogger("server.replication")
+
+REFRESH_SECONDS = 30.0
+SLOTS_SECONDS = 1.0
+OWN_CLUSTER = "the source is this cluster itself"
+
+
+@loop_thread
+class Link:
+    """Follows one source. Its manager starts and stops it."""
+
+    __slots__ = (
+        "_access",
+        "_bounds",
+        "_cluster_id",
+        "_copiers",
+        "_found",
+        "_led_by",
+        "_mirrors",
+        "_now_ms",
+        "_pauses",
+        "_sparse_level",
+        "_stored",
+        "_task",
+        "_tasks",
+        "_topics",
+        "_writer",
+        "problems",
+        "reason",
+        "spec",
+    )
+
+    def __init__(
+        self,
+        spec: LinkSpec,
+        topics: MirrorTopics,
+        writer: MirrorWriter,
+        *,
+        bounds: FetchBounds,
+        cluster_id: str,
+        sparse_level: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            cluster_id: this cluster's, which cannot be its own source.
+            sparse_level: returns this cluster's level of the feature `sparse.log`.
+
+        Raises:
+            Misconfigured: the client properties cannot work, for example because a file is gone.
+        """
+        # Constant after construction
+        self._topics = topics
+        self._writer = writer
+        self._bounds = bounds
+        self._cluster_id = cluster_id
+        self._sparse_level = sparse_level
+        self._now_ms = now_ms
+        self._access: Access = spec.access()
+        self._pauses = Pauses(MIRROR)
+        # State
+        self.spec = spec
+        self._found = FoundTopics(cluster_id="")
+        self._led_by: Mapping[str, list[TopicPartition]] = {}
+        self._mirrors: dict[TopicPartition, Mirror] = {}
+        self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
+        self._copiers: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self.reason = ""
+        """Why the source cannot be asked; empty if it answers."""
+        self.problems: Mapping[str, str] = {}
+        """Why a topic is not mirrored, by its name."""
+
+    # ---------------------------------------------------------------- starting and stopping
+
+    def start(self) -> None:
+        """Begin to follow the source."""
+        self._task = spawn(self._run(), f"link {self.spec.name}", among=self._tasks)
+
+    async def stop(self) -> None:
+        """Stop to follow the source; the mirrors stay as they are."""
+        for mirror in self._mirrors.values():
+            mirror.happened(Event.STOP)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Pause or resume all partitions; resuming also retries what has failed."""
+        self.spec = self.spec.paused(is_paused)
+        for mirror in self._mirrors.values():
+            mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
+
+    # ---------------------------------------------------------------- what people see
+
+    def facts(self) -> list[MirrorFacts]:
+        """Returns the state of each mirrored partition, by topic and number."""
+        in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
+        return [self._mirrors[each].facts() for each in in_order]
+
+    def mirrors_of(self, topic: str) -> list[Mirror]:
+        """Returns the mirrors of one topic's partitions."""
+        return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
+
+    async def let_go(self, topic: str) -> None:
+        """Stop to copy a topic, before it is promoted. Everything copied is durable when this returns.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        for partition in [each for each in self._mirrors if each.topic == topic]:
+            mirror = self._mirrors.pop(partition)
+            mirror.happened(Event.STOP)
+            await self._writer.finish(mirror)
+
+    # ---------------------------------------------------------------- following
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with connected(self.spec.bootstrap, self._access) as client:
+                    await self._follow(client)
+            except ClientFailed as error:
+                if self.reason != str(error):
+                    _log.warning("link %s: %s", self.spec.name, error)
+                self.reason = str(error)
+                await asyncio.sleep(self._pauses.next())
+
+    async def _follow(self, client: BrokerClient) -> None:
+        address = await coordinator_address(client, self.spec.group)
+        async with connected(address, self._access) as coordinator:
+            if not self._mirrors:
+                self._stored = await stored_slots(coordinator, self.spec.group)
+            while True:
+                await self._refresh(client)
+                self.reason = ""
+                self._pauses.reset()
+                until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
+                while asyncio.get_running_loop().time() < until_s:
+                    await self._commit(coordinator)
+                    await asyncio.sleep(SLOTS_SECONDS)
+
+    async def _commit(self, coordinator: BrokerClient) -> None:
+        ids = {name: each.facts.topic_id for name, each in self._found.topics.items()}
+        mirrors = [each for each in self._mirrors.values() if each.log.topic_partition.topic in ids]
+        await commit_slots(coordinator, self.spec.group, mirrors, ids, self._now_ms)
+
+    async def _refresh(self, client: BrokerClient) -> None:
+        """Look at the source's topics, and make mirrors and copiers for what is new."""
+        found = await find_topics(client, self.spec)
+        if found.cluster_id == self._cluster_id:
+            raise ClientFailed(OWN_CLUSTER)
+        self._found, self._led_by = found, found.led_by()
+        made = await self._topics.follow(self.spec, found.topics.values())
+        self.problems = {**found.errors, **made.problems}
+        for log in made.logs:
+            partition = log.topic_partition
+            if partition not in self._mirrors or self._mirrors[partition].log is not log:
+                self._mirrors[partition] = self._new_mirror(log)
+        self._start_copiers()
+
+    def _new_mirror(self, log: PartitionLog) -> Mirror:
+        _, metadata = self._stored.get(log.topic_partition, (0, None))
+        mirror = Mirror(log, now_ms=self._now_ms, safe_ms=safe_ms_of(metadata))
+        if self.spec.is_paused:
+            mirror.happened(Event.PAUSE)
+        return mirror
+
+    def _start_copiers(self) -> None:
+        for address, task in list(self._copiers.items()):
+            if address not in self._led_by or task.done():
+                # One that has failed unexpectedly was reported, and begins once more.
+                self._copiers.pop(address).cancel()
+        for address in self._led_by.keys() - self._copiers.keys():
+            copier = SourceCopier(
+                address,
+                self._access,
+                partial(self._led, address),
+                self,
+                self._writer,
+                self._bounds,
+            )
+            self._copiers[address] = spawn(
+                copier.run(), f"copier of link {self.spec.name}", among=self._tasks
+            )
+
+    def _led(self, address: str) -> list[Mirror]:
+        return [
+            self._mirrors[partition]
+            for partition in self._led_by.get(address, ())
+            if partition in self._mirrors
+        ]
+
+    # ---------------------------------------------------------------- judging, for the copiers
+
+    def source_id(self, mirror: Mirror) -> uuid.UUID | None:
+        """Returns the id of the source's topic; None if it is gone."""
+        found = self._found.topics.get(mirror.log.topic_partition.topic)
+        return None if found is None else found.facts.topic_id
+
+    def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
+        """Returns what an answer means for a partition."""
+        partition = mirror.log.topic_partition
+        found = self._found.topics.get(partition.topic)
+        if found is None or partition.partition >= found.facts.partitions_count:
+            reason = (
+                f"the source has no {partition} any more: promote the mirror or delete the link"
+            )
+            return Verdict(guard=Guard.GONE, reason=reason)
+        if not answer.error_code and not answer.error:
+            mirror.tombstones.note(
+                self._now_ms(),
+                source_end=answer.high_watermark,
+                end=mirror.log.log_end_offset,
+                is_empty=mirror.is_empty,
+            )
+        return judge(
+            answer,
+            mirror.place,
+            topic=found.facts,
+            mirrored_id=self._topics.source_id(partition.topic),
+            sparse_level=self._sparse_level(),
+            missed_tombstones=self._missed_tombstones(mirror, found.facts),
+        )
+
+    def _missed_tombstones(self, mirror: Mirror, source: SourceTopic) -> str:
+        if not source.compacts or source.holds_tombstones or mirror.is_empty:
+            return ""
+        return mirror.tombstones.missed(self._now_ms(), source.delete_retention_ms)

@@ -1,0 +1,207 @@
+"""One mirrored partition: its state, why it has it, and how far it is behind. Sole owner of both.
+
+The table of states says what to do (`state_table.py`); `copying.py` does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from protocol.wire.numbers import Offset
+from server.client.pauses import MIRROR, Pauses
+from server.replication.findings import Place, Verdict
+from server.replication.state_table import (
+    MIRROR_STATES,
+    Action,
+    Event,
+    Guard,
+    MirrorState,
+)
+from server.replication.tombstones import TombstoneWatch
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.threads import loop_thread
+
+UNKNOWN = Offset(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorFacts:
+    """What people see of a mirrored partition."""
+
+    partition: TopicPartition
+    state: MirrorState
+    since_ms: int
+    """When it got this state, as wall time."""
+    reason: str
+    end: int
+    synced_end: int
+    """Up to where it survives a crash; committed at the source as the link's slot."""
+    source_end: int
+    """The source's high watermark at the last answer; -1 before the first one."""
+    lag: int
+    """Offsets up to the source's end. A compacted source has fewer records than that."""
+    attempts: int
+    """Failed attempts since the last success."""
+    next_attempt_ms: int | None
+    cut_records: int
+    """Offsets that were cut off since the start, because the logs diverged."""
+    skipped_records: int
+    """Offsets that the source deleted before they were copied."""
+
+    def as_json(self) -> dict[str, object]:
+        """Returns the facts for programs."""
+        content = asdict(self)
+        partition = content.pop("partition")
+        return {"topic": partition["topic"], "partition": partition["partition"], **content}
+
+
+@loop_thread
+class Mirror:
+    """The copy of one partition."""
+
+    __slots__ = (
+        "_now_ms",
+        "_pauses",
+        "asks_epoch",
+        "attempts",
+        "cut_records",
+        "log",
+        "next_attempt_ms",
+        "reason",
+        "since_ms",
+        "skipped_records",
+        "slot",
+        "slot_ms",
+        "source_end",
+        "state",
+        "tombstones",
+        "turn",
+        "writing",
+    )
+
+    def __init__(
+        self, log: PartitionLog, *, now_ms: Callable[[], int], safe_ms: int | None = None
+    ) -> None:
+        """
+        Args:
+            safe_ms: as its slot remembers it (`tombstones.py`).
+        """
+        # Constant after construction
+        self.log = log
+        self.writing = asyncio.Lock()
+        """Held by the writer, so that a promotion waits for the last append."""
+        self._now_ms = now_ms
+        self._pauses = Pauses(MIRROR)
+        # State
+        self.state = MirrorState.CHECKING
+        self.since_ms = now_ms()
+        self.reason = ""
+        self.attempts = 0
+        self.next_attempt_ms: int | None = None
+        self.source_end = UNKNOWN
+        self.slot: tuple[Offset, str] | None = None
+        """The offset and metadata last committed at the source; None before the first commit."""
+        self.slot_ms = 0
+        self.tombstones = TombstoneWatch(safe_ms)
+        self.turn = 0
+        """Grows each time the source has sent records: who had them longest ago is asked for first."""
+        self.asks_epoch = True
+        """Whether the next fetch says the last epoch. A source that knows no epochs cannot answer it."""
+        self.cut_records = 0
+        self.skipped_records = 0
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the next fetch asks for it: only once the source holds its slot."""
+        asks = self.state in (MirrorState.CHECKING, MirrorState.COPYING)
+        return asks and self.slot is not None
+
+    @property
+    def lag(self) -> int:
+        """Offsets up to the source's end, as far as it is known."""
+        return max(0, self.source_end - self.log.log_end_offset)
+
+    @property
+    def place(self) -> Place:
+        """Where its log ends."""
+        return Place(
+            end=self.log.log_end_offset,
+            epochs=self.log.epochs.entries,
+            clean_offset=self.log.clean_offset,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was copied yet."""
+        return self.log.log_start_offset == self.log.log_end_offset
+
+    def is_slot_due(self, now_ms: int, metadata: str, renew_ms: int) -> bool:
+        """Returns whether the slot at the source is to be committed."""
+        if self.state is MirrorState.STOPPED:
+            return False
+        return self.slot != (self.log.high_watermark, metadata) or now_ms - self.slot_ms >= renew_ms
+
+    def slot_committed(self, now_ms: int, offset: Offset, metadata: str) -> None:
+        """Note what the source has."""
+        self.slot, self.slot_ms = (offset, metadata), now_ms
+
+    def answered(self, verdict: Verdict) -> Action:
+        """Take the source's answer. Returns what to do."""
+        action = self._step(Event.ANSWER, verdict.guard, verdict.reason)
+        if action is Action.APPEND:
+            self._succeeded()
+        elif action is Action.WAIT:
+            self.attempts += 1
+            self.next_attempt_ms = self._now_ms() + int(1000 * self._pauses.next())
+        return action
+
+    def happened(self, event: Event, reason: str = "") -> Action:
+        """Take any other event. Returns what to do."""
+        action = self._step(event, Guard.ALWAYS, reason)
+        if action is Action.CHECK:
+            self.next_attempt_ms = None
+        return action
+
+    def make_due(self) -> bool:
+        """Begin the next attempt if its time has come. Returns whether it has."""
+        if self.next_attempt_ms is None or self._now_ms() < self.next_attempt_ms:
+            return False
+        self.happened(Event.DUE, self.reason)
+        return True
+
+    def facts(self) -> MirrorFacts:
+        """Returns what people see."""
+        end = self.log.log_end_offset
+        return MirrorFacts(
+            partition=self.log.topic_partition,
+            state=self.state,
+            since_ms=self.since_ms,
+            reason=self.reason,
+            end=end,
+            synced_end=self.log.high_watermark,
+            source_end=self.source_end,
+            lag=self.lag,
+            attempts=self.attempts,
+            next_attempt_ms=self.next_attempt_ms,
+            cut_records=self.cut_records,
+            skipped_records=self.skipped_records,
+        )
+
+    def _succeeded(self) -> None:
+        self.attempts = 0
+        self.next_attempt_ms = None
+        self._pauses.reset()
+
+    def _step(self, event: Event, guard: Guard, reason: str) -> Action:
+        step = MIRROR_STATES.step(self.state, event, guard)
+        if step.action is Action.NOTHING and step.next_state is self.state:
+            return step.action
+        if step.next_state is not self.state:
+            self.state, self.since_ms = step.next_state, self._now_ms()
+        self.reason = reason
+        if self.state not in (MirrorState.RETRYING, MirrorState.UPGRADE_REQUIRED):
+            self.next_attempt_ms = None
+        return step.action

@@ -1,0 +1,34 @@
+"""What keeps a mirror from being promoted: pure, from its partitions' facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cleaner.rules.text import count_text
+from server.replication.mirror import MirrorFacts
+from server.replication.state_table import MirrorState
+
+
+def missing_at_promotion(facts: Iterable[MirrorFacts], link_reason: str) -> list[str]:
+    """Returns a sentence for each partition that lacks records of the source, or may lack some.
+
+    Args:
+        link_reason: why the source does not answer; empty if it does.
+    """
+    return [text for each in facts if (text := _missing(each, link_reason))]
+
+
+def _missing(facts: MirrorFacts, link_reason: str) -> str:
+    if facts.source_end < 0:
+        return f"{facts.partition}: the source was never asked where its log ends"
+    if facts.lag:
+        return (
+            f"{facts.partition}: {count_text(facts.lag, 'offset')} behind: this log ends at {facts.end},"
+            f" the source's at {facts.source_end}"
+        )
+    if facts.state is not MirrorState.COPYING:
+        reason = facts.reason or str(facts.state)
+        return f"{facts.partition}: unknown, because it is not copied now ({reason})"
+    if link_reason:
+        return f"{facts.partition}: unknown, because the source does not answer ({link_reason})"
+    return ""

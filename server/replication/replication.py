@@ -1,0 +1,219 @@
+"""The links of this broker: loads, starts, changes and stops them. Sole owner of the set of links.
+
+A link is durable in the cluster's metadata store before it starts, and gone from there before its end
+is answered. Its mirrors are topics (`server/topics/mirrors.py`), which outlive a restart with their
+link's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from server.client.errors import Misconfigured
+from server.metadata.store import Delete, MetadataStore, Put
+from server.replication.link import Link
+from server.replication.link_spec import LINKS, BadLink, LinkSpec, parse_link
+from server.replication.mirror_topics import MirrorTopics
+from server.replication.promotion import missing_at_promotion
+from server.topics.mirrors import without_own
+from server.topics.topic import TopicRefused
+from server.topics.topics import Topics
+from storage.formats.log_config import LogConfig
+from storage.threads import loop_thread
+
+_log = logging.getLogger("server.replication")
+
+
+class LinkRefused(Exception):
+    """A request about links that cannot be done, in one sentence."""
+
+    def __init__(self, message: str, missing: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.missing = missing or []
+        """What a promotion would lose, a sentence for each partition."""
+
+
+class UnknownLink(LinkRefused):
+    """There is no such link or mirror."""
+
+
+@loop_thread
+class Replication:
+    """Runs the links."""
+
+    __slots__ = (
+        "_broken",
+        "_links",
+        "_lock",
+        "_make_link",
+        "_mirrors",
+        "_specs",
+        "_store",
+        "_topics",
+    )
+
+    def __init__(
+        self, store: MetadataStore, topics: Topics, make_link: Callable[[LinkSpec], Link]
+    ) -> None:
+        # Constant after construction
+        self._store = store
+        self._topics = topics
+        self._mirrors = MirrorTopics(topics)
+        self._make_link = make_link
+        self._lock = asyncio.Lock()
+        """Held while the set of links changes."""
+        # State
+        self._specs: dict[str, LinkSpec] = {}
+        self._links: dict[str, Link] = {}
+        """The links that run; the others are in `_broken`."""
+        self._broken: dict[str, str] = {}
+        """Why a link cannot run, for example because a file of its properties is gone."""
+
+    async def open(self) -> None:
+        """Start the stored links. One that cannot run says so, and stops no other."""
+        for entry in (await self._store.range(LINKS)).entries:
+            name = entry.key.removeprefix(LINKS)
+            try:
+                self._start(parse_link(name, entry.value))
+            except BadLink as error:
+                _log.error("%s", error)
+                self._broken[name] = str(error)
+
+    async def stop(self) -> None:
+        """Stop all links; they start again with the broker."""
+        await asyncio.gather(*(link.stop() for link in self._links.values()))
+
+    # ---------------------------------------------------------------- changing
+
+    async def create(self, spec: LinkSpec) -> None:
+        """Store and start a link.
+
+        Raises:
+            LinkRefused: there is one of this name.
+            StorageError: the store failed.
+        """
+        async with self._lock:
+            if spec.name in self._specs or spec.name in self._broken:
+                raise LinkRefused(
+                    f"there is a link {spec.name}: delete it first, or choose another name"
+                )
+            await self._put(spec)
+            self._start(spec)
+
+    async def pause(self, name: str, *, is_paused: bool) -> None:
+        """Pause or resume a link, durably. Resuming also retries what has failed. Raises as `create`."""
+        async with self._lock:
+            spec = self._spec(name).paused(is_paused)
+            await self._put(spec)
+            self._specs[name] = spec
+            if (link := self._links.get(name)) is not None:
+                link.pause(is_paused=is_paused)
+
+    async def delete(self, name: str) -> None:
+        """Delete a link that has no mirrors any more.
+
+        Raises:
+            UnknownLink: there is none.
+            LinkRefused: it has mirrors.
+            StorageError: the store failed.
+        """
+        async with self._lock:
+            if name not in self._broken:
+                self._spec(name)
+            mirrors = self._mirrors.names_of(name)
+            if mirrors:
+                raise LinkRefused(
+                    f"link {name} fills {', '.join(mirrors[:10])}: promote them first, which makes them"
+                    " ordinary topics that can be deleted (kompakt replica promote)"
+                )
+            await self._store.txn((), [Delete(key=LINKS + name)])
+            self._specs.pop(name, None)
+            self._broken.pop(name, None)
+            if (link := self._links.pop(name, None)) is not None:
+                await link.stop()
+
+    async def promote(self, topic_name: str, *, is_forced: bool) -> list[str]:
+        """Make a mirror an ordinary topic, with the source's policies.
+
+        Returns what it lacks of the source, a sentence for each partition; only with `is_forced`.
+
+        Raises:
+            UnknownLink: it is no mirror.
+            LinkRefused: it lacks records, or may lack some.
+            StorageError: the store or the disk failed.
+        """
+        async with self._lock:
+            topic = self._topics.get(topic_name)
+            if topic is None or not topic.config.is_mirror:
+                raise UnknownLink(f"{topic_name} is no mirror")
+            link = self._links.get(topic.config.mirror_link)
+            missing = [f"{topic_name}: unknown, because its link does not run"]
+            if link is not None:
+                facts = [each.facts() for each in link.mirrors_of(topic_name)]
+                missing = missing_at_promotion(facts, link.reason)
+            if missing and not is_forced:
+                raise LinkRefused(
+                    f"{topic_name} lacks records of its source, or may lack some; --force promotes it"
+                    " nevertheless",
+                    missing,
+                )
+            if link is not None:
+                await link.let_go(topic_name)
+            altered = await self._topics.alter(topic_name, _as_ordinary)
+            if isinstance(altered, TopicRefused):
+                raise LinkRefused(altered.message)
+            _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
+            return missing
+
+    # ---------------------------------------------------------------- showing
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Returns all links, for people and programs."""
+        return [self._shown(name) for name in sorted({*self._specs, *self._broken})]
+
+    def shown_one(self, name: str) -> dict[str, Any]:
+        """Returns one link. Raises UnknownLink."""
+        if name not in self._broken:
+            self._spec(name)
+        return self._shown(name)
+
+    def _shown(self, name: str) -> dict[str, Any]:
+        link, spec = self._links.get(name), self._specs.get(name)
+        shown = {"name": name} if spec is None else spec.shown()
+        if link is None:
+            return {**shown, "reason": self._broken.get(name, ""), "problems": {}, "partitions": []}
+        return {
+            **shown,
+            "reason": link.reason,
+            "problems": dict(link.problems),
+            "partitions": [each.as_json() for each in link.facts()],
+        }
+
+    # ---------------------------------------------------------------- the rest
+
+    def _start(self, spec: LinkSpec) -> None:
+        self._specs[spec.name] = spec
+        try:
+            link = self._make_link(spec)
+        except Misconfigured as error:
+            _log.error("link %s: %s", spec.name, error)
+            self._broken[spec.name] = str(error)
+            return
+        self._links[spec.name] = link
+        link.start()
+
+    def _spec(self, name: str) -> LinkSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise UnknownLink(f"there is no link {name}")
+        return spec
+
+    async def _put(self, spec: LinkSpec) -> None:
+        await self._store.txn((), [Put(key=LINKS + spec.name, value=spec.stored())])
+
+
+def _as_ordinary(overrides: Mapping[str, str], _: LogConfig) -> dict[str, str]:
+    return without_own(overrides)

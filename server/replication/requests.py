@@ -1,0 +1,195 @@
+"""A link's requests to its source as Kafka's messages, and their answers.
+
+A source speaks Fetch 12 or later (Kafka 2.7): older ones cannot say where logs diverge.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
+from server.replication.findings import SourceAnswer
+from storage.files.files import Buffer
+from storage.formats.topic_partition import TopicPartition
+
+EARLIEST, LATEST = -2, -1
+"""The timestamps of ListOffsets for a log's start and its high watermark."""
+CONSUMER = -1
+UNKNOWN = Offset(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """From where on to fetch one partition."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    end: Offset
+    last_epoch: Epoch
+    """-1: do not compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The answer about one partition."""
+
+    answer: SourceAnswer
+    records: Buffer
+    """Batches; the last one may be cut off. Part of the answer's frame."""
+    is_complete: bool
+    """Whether the source had room in its answer for more of this partition. Only then no records up to
+    the high watermark means that there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchBounds:
+    """How large answers may be, and how long the source may wait for records."""
+
+    wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+
+
+def fetch_request(asked: Sequence[Asked], bounds: FetchBounds) -> FetchRequest:
+    """Returns the request for what follows in these partitions, in this order."""
+    by_topic: dict[tuple[str, uuid.UUID], list[FetchPartition]] = {}
+    for each in asked:
+        by_topic.setdefault((each.partition.topic, each.topic_id), []).append(
+            FetchPartition(
+                partition=each.partition.partition,
+                fetch_offset=each.end,
+                last_fetched_epoch=each.last_epoch,
+                partition_max_bytes=bounds.partition_max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=bounds.wait_ms,
+        min_bytes=bounds.min_bytes,
+        max_bytes=bounds.max_bytes,
+        topics=tuple(
+            FetchTopic(topic=name, topic_id=topic_id, partitions=tuple(partitions))
+            for (name, topic_id), partitions in by_topic.items()
+        ),
+    )
+
+
+def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[TopicPartition, Fetched]:
+    """Returns the answers about these partitions; partitions that were not asked for are left out.
+
+    A source fills its answer in the order of the request, so behind a partition with records another
+    one may be empty only because there was no room.
+    """
+    by_id = {(each.topic_id, each.partition.partition): each.partition for each in asked}
+    by_name = {each: each for each in by_id.values()}
+    found: dict[TopicPartition, Fetched] = {}
+    is_first = True
+    for topic in response.responses:
+        for data in topic.partitions:
+            named = TopicPartition(topic.topic, data.partition_index) if topic.topic else None
+            partition = by_id.get((topic.topic_id, data.partition_index)) or (
+                by_name.get(named) if named else None
+            )
+            if partition is not None:
+                found[partition] = _fetched(data, is_complete=is_first)
+            is_first = is_first and not data.records
+    return found
+
+
+def _fetched(data: PartitionData, *, is_complete: bool) -> Fetched:
+    diverging = data.diverging_epoch
+    answer = SourceAnswer(
+        error_code=data.error_code,
+        start=Offset(data.log_start_offset) if not data.error_code else UNKNOWN,
+        high_watermark=Offset(data.high_watermark),
+        diverging=(Epoch(diverging.epoch), Offset(diverging.end_offset))
+        if diverging.end_offset != -1
+        else None,
+    )
+    records = data.records if data.records is not None else b""
+    assert isinstance(records, bytes | bytearray | memoryview)
+    return Fetched(answer=answer, records=records, is_complete=is_complete)
+
+
+def offsets_request(partitions: Iterable[TopicPartition], timestamp: int) -> ListOffsetsRequest:
+    """Returns the request for where these partitions start (EARLIEST) or end (LATEST)."""
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for each in partitions:
+        by_topic.setdefault(each.topic, []).append(
+            ListOffsetsPartition(partition_index=each.partition, timestamp=timestamp)
+        )
+    return ListOffsetsRequest(
+        replica_id=CONSUMER,
+        topics=tuple(
+            ListOffsetsTopic(name=name, partitions=tuple(asked)) for name, asked in by_topic.items()
+        ),
+    )
+
+
+def offsets_answer(response: ListOffsetsResponse) -> dict[TopicPartition, Offset]:
+    """Returns the offsets of the partitions without an error."""
+    return {
+        TopicPartition(topic.name, each.partition_index): Offset(each.offset)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code == ErrorCode.NONE and each.offset >= 0
+    }
+
+
+def slot_request(
+    group: str,
+    slots: Mapping[TopicPartition, tuple[Offset, str]],
+    topic_ids: Mapping[str, uuid.UUID],
+) -> OffsetCommitRequest:
+    """Returns the commit of slots: offsets, each with a sentence for the source's operators."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for partition, (offset, sentence) in slots.items():
+        by_topic.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=offset,
+                committed_metadata=sentence,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=tuple(
+            OffsetCommitRequestTopic(name=name, topic_id=topic_ids[name], partitions=tuple(each))
+            for name, each in by_topic.items()
+        ),
+    )
+
+
+def slot_errors(
+    response: OffsetCommitResponse, names: Mapping[uuid.UUID, str]
+) -> dict[TopicPartition, int]:
+    """Returns the error code of each slot; 0 for those that the source has."""
+    return {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), each.partition_index): (
+            each.error_code
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }

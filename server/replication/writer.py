@@ -1,0 +1,189 @@
+"""Writes what a source sent into mirrors' logs, and moves their ends and starts as the source's.
+
+The only writer of a mirror's log. Every method reports a failure to the mirror: one that fails stops no
+other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import CorruptBatch, UnsupportedMagic
+from protocol.wire.numbers import Epoch, Offset
+from server.durability.group_commit import GroupCommit
+from server.replication.findings import Verdict
+from server.replication.mirror import Mirror
+from server.replication.requests import Fetched
+from server.replication.runs import whole_batches
+from server.replication.state_table import Event, Guard
+from server.runtime.executors import Executor
+from server.runtime.turns import Pace, Turns
+from storage.batches.validate import ValidBatch
+from storage.files.errors import StorageError
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
+from storage.threads import loop_thread
+
+_log = logging.getLogger("server.replication")
+
+
+@loop_thread
+class MirrorWriter:
+    """Appends to, cuts and skips in mirrors' logs."""
+
+    __slots__ = ("_directories", "_disk", "_group_commit", "_make_files", "_now_ms", "_turns")
+
+    def __init__(
+        self,
+        group_commit: GroupCommit,
+        make_files: Callable[[PartitionLog], Awaitable[None]],
+        directories: Sequence[LogDirectory],
+        *,
+        disk: Executor,
+        turns: Turns,
+        now_ms: Callable[[], int],
+    ) -> None:
+        # Constant after construction
+        self._group_commit = group_commit
+        self._make_files = make_files
+        self._directories = {each.directory_id: each for each in directories}
+        self._disk = disk
+        self._turns = turns
+        self._now_ms = now_ms
+
+    async def append(self, mirror: Mirror, fetched: Fetched) -> None:
+        """Append the batches as they are, then follow the source's start and end."""
+        try:
+            async with mirror.writing:
+                await self._append_batches(mirror, fetched)
+                self._follow_end(mirror, fetched)
+                await self._follow_start(mirror, fetched.answer.start)
+        except (CorruptBatch, UnsupportedMagic) as error:
+            mirror.answered(Verdict(guard=Guard.ERROR, reason=f"the source sent: {error}"))
+        except StorageError as error:
+            self._failed(mirror, error)
+
+    async def cut(self, mirror: Mirror, verdict: Verdict) -> None:
+        """Cut the log where it diverges. The mirror then compares both logs again."""
+        log, offset = mirror.log, verdict.offset
+        assert offset is not None, "the verdict of a cut has its offset"
+        before = log.log_end_offset
+        try:
+            async with mirror.writing:
+                # No sync may run meanwhile: its result would cover bytes that are gone.
+                await self._group_commit.durable(log, log.log_end_offset)
+                if offset < log.log_start_offset:
+                    await self._disk.run(log.truncate_fully_and_start_at, offset)
+                else:
+                    await self._disk.run(log.truncate_to, offset)
+        except StorageError as error:
+            self._failed(mirror, error)
+            return
+        mirror.cut_records += before - log.log_end_offset
+        _log.warning(
+            "%s: cut off offsets %d to %d, because %s",
+            log.topic_partition,
+            log.log_end_offset,
+            before,
+            verdict.reason,
+        )
+        self._group_commit.abandon(log)
+        mirror.happened(Event.CUT)
+
+    async def skip(self, mirror: Mirror, verdict: Verdict) -> None:
+        """Move the log's end over records that the source deleted before they were copied, and its
+        start."""
+        log, offset = mirror.log, verdict.offset
+        assert offset is not None, "the verdict of a skip has its offset"
+        mirror.skipped_records += offset - log.log_end_offset
+        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
+        try:
+            async with mirror.writing:
+                await self._make_files(log)
+                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+                self._group_commit.appended(log)
+                await self._group_commit.durable(log, offset)
+                await self._follow_start(mirror, offset)
+        except StorageError as error:
+            self._failed(mirror, error)
+
+    async def finish(self, mirror: Mirror) -> None:
+        """Make a stopped mirror's log fit to be written by producers, durably.
+
+        Transactions that are open in it are aborted: their coordinator is the source's, and will never
+        end them here. Foreign producers are forgotten: both clusters count producer ids from 0.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        log = mirror.log
+        async with mirror.writing:
+            await self._make_files(log)
+            for each in log.producers.open_transactions():
+                state = log.producers.get(each.producer_id)
+                assert state is not None
+                log.append_marker(
+                    each.producer_id,
+                    each.producer_epoch,
+                    is_commit=False,
+                    coordinator_epoch=max(state.coordinator_epoch, Epoch(0)),
+                    now_ms=self._now_ms(),
+                )
+            log.forget_producers(self._now_ms())
+            self._group_commit.appended(log)
+            await self._group_commit.durable(log, log.log_end_offset)
+
+    async def _append_batches(self, mirror: Mirror, fetched: Fetched) -> None:
+        log = mirror.log
+        if not len(fetched.records):
+            return
+        await self._make_files(log)
+        place = mirror.place
+        batches = whole_batches(
+            memoryview(fetched.records), end=place.end, last_epoch=place.last_epoch
+        )
+        has_appended = False
+        try:
+            async for header, batch in Pace(self._turns).paced(batches):
+                if not mirror.is_asking:
+                    break
+                if header.leader_epoch >= log.leader_epoch:
+                    await self._lead_above(log, header.leader_epoch)
+                log.append_as_follower(ValidBatch(header, batch), now_ms=self._now_ms())
+                has_appended = True
+        finally:
+            if has_appended:
+                self._group_commit.appended(log)
+
+    async def _lead_above(self, log: PartitionLog, epoch: Epoch) -> None:
+        """Lead with an epoch above the source's, now and after a restart."""
+        directory = self._directories[log.identity.directory_id]
+        await self._disk.run(directory.raise_epoch, epoch)
+        log.lead_above(epoch)
+
+    def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
+        """Move the end over records that the source has cleaned away behind its last batch."""
+        log, end = mirror.log, fetched.answer.high_watermark
+        is_empty = fetched.is_complete and not len(fetched.records)
+        if is_empty and mirror.is_asking and end > log.log_end_offset:
+            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+            self._group_commit.appended(log)
+
+    async def _follow_start(self, mirror: Mirror, start: Offset) -> None:
+        """Move the start as the source's retention or DeleteRecords has."""
+        log = mirror.log
+        wanted = min(start, log.high_watermark)
+        if wanted > log.log_start_offset and mirror.is_asking:
+            deleted = await self._disk.run(log.delete_records, Offset(wanted))
+            assert not isinstance(deleted, ErrorCode), "it is within the log"
+
+    def _failed(self, mirror: Mirror, error: StorageError) -> None:
+        _log.error("%s: cannot be mirrored: %s", mirror.log.topic_partition, error)
+        mirror.happened(Event.DISK_FAILED, str(error))
+
+
+def _epoch_of_gap(log: PartitionLog) -> Epoch:
+    """Returns the epoch for a gap at the end: that of the last record, so that the source knows it."""
+    return max(log.epochs.latest, Epoch(0))

@@ -1,0 +1,467 @@
+"""A broker mirrors topics of another one: offsets, gaps, growth, starts, states, promotion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from protocol.records.record_batch import Record
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
+from server.client.pauses import Pacing
+from server.metadata.features import SPARSE_LOG
+from server.replication import link as link_module
+from server.replication import mirror as mirror_module
+from server.replication.link_spec import parse_link
+from server.replication.replication import LinkRefused, UnknownLink
+from server.replication.slots import safe_ms_of
+from server.topics.topic import Topic, TopicRefused
+from storage.log.log import PartitionLog
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_home import read_all
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+SECONDS_MAX = 60
+LINK = "dr"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the source often, and retry soon."""
+    monkeypatch.setattr(link_module, "REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(link_module, "SLOTS_SECONDS", 0.02)
+    often = Pacing(first_s=0.05, max_s=0.1, least_share=1.0, most_share=1.0)
+    monkeypatch.setattr(mirror_module, "MIRROR", often)
+    monkeypatch.setattr(link_module, "MIRROR", often)
+
+
+@asynccontextmanager
+async def two_brokers(tmp_path: Path) -> AsyncIterator[tuple[ServedBroker, ServedBroker]]:
+    """Yields a source, and the broker that mirrors it."""
+    async with (
+        serving_broker(tmp_path / "source") as source,
+        serving_broker(tmp_path / "target") as target,
+    ):
+        yield source, target
+
+
+async def link(target: ServedBroker, source: ServedBroker, **settings: Any) -> None:
+    """Create a link to `source`; by default it follows the topic `t`."""
+    host, port = source.broker.addresses["PLAINTEXT"]
+    content = {"bootstrap": f"{host}:{port}", "topics": ["t"], **settings}
+    await target.broker.replication.create(parse_link(LINK, json.dumps(content)))
+
+
+async def until(is_true: Callable[[], bool], what: Callable[[], object] = str) -> None:
+    """Wait until something is true."""
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            # The other side is a broker in the same loop, whose events a test cannot see.
+            while not is_true():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(what()) from None
+
+
+def status(target: ServedBroker) -> dict[str, Any]:
+    return target.broker.replication.shown_one(LINK)
+
+
+def states(target: ServedBroker) -> list[str]:
+    return [each["state"] for each in status(target)["partitions"]]
+
+
+def mirror_log(target: ServedBroker, topic: str = "t", partition: int = 0) -> PartitionLog | None:
+    found = target.broker.topics.get(topic)
+    if found is None or partition >= len(found.partitions):
+        return None
+    log = found.partitions[partition]
+    assert isinstance(log, PartitionLog)
+    return log
+
+
+async def until_equal(
+    source: ServedBroker, target: ServedBroker, topic: str = "t", partition: int = 0
+) -> list[Record]:
+    """Wait until a mirror's log is as long as its source's, synced; both must have equal records."""
+    theirs = source.log(topic, partition)
+
+    def is_equal() -> bool:
+        ours = mirror_log(target, topic, partition)
+        return (
+            ours is not None
+            and ours.log_start_offset == theirs.log_start_offset
+            and ours.high_watermark == theirs.high_watermark
+        )
+
+    await until(is_equal, lambda: status(target))
+    ours = mirror_log(target, topic, partition)
+    assert ours is not None
+    found = read_all(ours)
+    assert found == read_all(theirs)
+    return found
+
+
+async def in_state(target: ServedBroker, state: str) -> dict[str, Any]:
+    """Wait until the first partition has a state; returns it."""
+    await until(lambda: state in states(target)[:1], lambda: status(target))
+    found: dict[str, Any] = status(target)["partitions"][0]
+    return found
+
+
+async def test_a_mirror_has_the_same_records_at_the_same_offsets(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", partitions=2)
+        for number in range(20):
+            await source.produce("t", batch_of([(b"k", b"%d" % number)] * 3), number % 2)
+        await link(target, source)
+        await until_equal(source, target)
+        await source.produce("t", batch_of([(b"late", b"1")]))
+        assert (await until_equal(source, target))[-1].key == b"late"
+        await until_equal(source, target, partition=1)
+        assert states(target) == ["copying", "copying"]
+
+
+async def test_gaps_of_a_compacted_source_stay_and_the_ends_agree(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        log = source.log("t")
+        log.append_as_follower(valid(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
+        log.append_as_follower(valid(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
+        log.advance_end(Offset(100))
+        source.broker.group_commit.appended(log)
+        await link(target, source)
+        records = await until_equal(source, target)
+
+    assert [each.offset for each in records] == [5, 70]
+
+
+async def test_the_sources_group_shows_how_far_the_link_is(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")] * 7))
+        await link(target, source)
+        await until_equal(source, target)
+        request = OffsetFetchRequest(group_id="__mirror.dr", topics=None)
+
+        async def committed() -> tuple[int, str | None]:
+            answer = await source.call(request, 7, OffsetFetchResponse)
+            ((found,),) = [each.partitions for each in answer.topics]
+            return found.committed_offset, found.metadata
+
+        async with asyncio.timeout(SECONDS_MAX):
+            while (slot := await committed())[0] != 7:
+                await asyncio.sleep(0.01)
+        assert safe_ms_of(slot[1]) is not None
+        assert json.loads(slot[1] or "")["state"] == "copying"
+
+
+async def test_a_restart_continues_where_it_was(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "source") as source:
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"1")]))
+        async with serving_broker(tmp_path / "target") as target:
+            await link(target, source)
+            await until_equal(source, target)
+        await source.produce("t", batch_of([(b"k", b"2")]))
+        async with serving_broker(tmp_path / "target") as target:
+            assert len(await until_equal(source, target)) == 2
+            ours = mirror_log(target)
+            assert ours is not None
+            assert ours.leader_epoch > ours.epochs.latest
+
+
+async def test_a_mirror_leads_above_every_epoch_of_its_source(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        log = source.log("t")
+        for epoch, offset in ((3, 0), (90, 1)):
+            batch = batch_of([(b"k", b"v")], base_offset=offset, leader_epoch=epoch)
+            log.append_as_follower(valid(batch), now_ms=0)
+        source.broker.group_commit.appended(log)
+        await link(target, source)
+        await until_equal(source, target)
+        ours = mirror_log(target)
+        assert ours is not None
+        assert (ours.epochs.entries, ours.leader_epoch) == (((3, 0), (90, 1)), 91)
+    async with serving_broker(tmp_path / "target") as target:
+        ours = mirror_log(target)
+        assert ours is not None
+        assert ours.leader_epoch > 90
+
+
+async def test_partitions_and_properties_follow_the_source(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact", retention_ms="12345")
+        await link(target, source)
+        await in_state(target, "copying")
+        grown = await source.broker.topics.add_partitions("t", 3)
+        assert isinstance(grown, Topic)
+        await source.broker.topics.alter("t", lambda old, _: {**old, "segment.ms": "77000"})
+        await source.produce("t", batch_of([(b"k", b"v")]), partition=2)
+        await until_equal(source, target, partition=2)
+
+        def properties() -> dict[str, str]:
+            found = target.broker.topics.get("t")
+            return {} if found is None else dict(found.overrides)
+
+        await until(lambda: properties().get("segment.ms") == "77000", properties)
+        assert properties()["retention.ms"] == "12345"
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert not found.config.is_compacted, "until --compaction on"
+        assert not found.config.is_deleted, "it follows the source's log start"
+
+
+async def test_compaction_can_be_on(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await link(target, source, compaction="on")
+        await in_state(target, "copying")
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert found.config.is_compacted
+
+
+async def test_deleted_records_of_the_source_go_here_too(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        for _ in range(5):
+            await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        source.log("t").delete_records(Offset(3))
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await until_equal(source, target)
+        assert status(target)["partitions"][0]["skipped_records"] == 0
+
+
+async def test_records_deleted_before_they_were_copied_are_counted(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        for _ in range(5):
+            await source.produce("t", batch_of([(b"k", b"v")]))
+        source.log("t").delete_records(Offset(4))
+        await link(target, source)
+        assert len(await until_equal(source, target)) == 1
+        assert status(target)["partitions"][0]["skipped_records"] == 4
+
+
+async def test_records_deleted_in_a_topic_that_is_only_compacted_stop_the_mirror(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        for _ in range(5):
+            await source.produce("t", batch_of([(b"k", b"v")]))
+        source.log("t").delete_records(Offset(4))
+        await link(target, source)
+        assert "starts at 4" in (await in_state(target, "failed"))["reason"]
+
+
+async def test_a_topic_that_was_created_again_stops_the_mirror(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"old")]))
+        await link(target, source)
+        before = await until_equal(source, target)
+        topic = source.broker.topics.get("t")
+        assert topic is not None
+        await source.broker.topics.delete(topic)
+        await source.create("t")
+        assert "created again" in (await in_state(target, "failed"))["reason"]
+        ours = mirror_log(target)
+        assert ours is not None
+        assert read_all(ours) == before
+
+
+async def test_a_diverging_mirror_is_cut_and_continues(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"%d" % number) for number in range(3)]))
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause(LINK, is_paused=True)
+        await in_state(target, "paused")
+        # A record that the source has never had, as after an unclean election there.
+        ours, theirs = mirror_log(target), source.log("t")
+        assert ours is not None
+        other = batch_of([(b"k", b"lost")], base_offset=3, leader_epoch=theirs.leader_epoch)
+        ours.append_as_follower(valid(other), now_ms=0)
+        target.broker.group_commit.appended(ours)
+        await target.broker.group_commit.durable(ours, Offset(4))
+        generation = ours.generation
+        theirs.lead_above(Epoch(theirs.leader_epoch + 5))
+        for _ in range(3):
+            await source.produce("t", batch_of([(b"k", b"new")]))
+        await target.broker.replication.pause(LINK, is_paused=False)
+        records = await until_equal(source, target)
+        assert b"lost" not in {each.value for each in records}
+        assert ours.generation > generation, "a pass that was planned before must lose"
+        assert status(target)["partitions"][0]["cut_records"] == 1
+
+
+async def test_a_source_that_lost_records_stops_the_mirror_which_keeps_them(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"%d" % number) for number in range(3)]))
+        await link(target, source)
+        before = await until_equal(source, target)
+        log = source.log("t")
+        await source.broker.executors.administration.run(log.truncate_to, Offset(0))
+        found = await in_state(target, "failed")
+        assert "source has lost records" in found["reason"] or "knows no epoch" in found["reason"]
+        ours = mirror_log(target)
+        assert ours is not None
+        assert read_all(ours) == before
+
+
+async def test_a_source_that_cannot_be_reached_is_retried(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "target") as target:
+        async with serving_broker(tmp_path / "source") as source:
+            await source.create("t")
+            await source.produce("t", batch_of([(b"k", b"1")]))
+            host, port = source.broker.addresses["PLAINTEXT"]
+            await link(target, source)
+            await until_equal(source, target)
+        await in_state(target, "retrying")
+        await until(lambda: "no broker answers" in status(target)["reason"])
+        listeners = f"PLAINTEXT://{host}:{port}"
+        async with serving_broker(tmp_path / "source", listeners=listeners) as source:
+            await source.produce("t", batch_of([(b"k", b"2")]))
+            assert len(await until_equal(source, target)) == 2
+            await in_state(target, "copying")
+
+
+async def test_below_the_feature_level_nothing_is_written_until_it_is_raised(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await target.broker.features.set_levels({SPARSE_LOG: 0})
+        await link(target, source)
+        found = await in_state(target, "upgrade-required")
+        assert "kompakt features upgrade sparse.log=1" in found["reason"]
+        assert found["end"] == 0
+        assert found["next_attempt_ms"] is not None
+        await target.broker.features.set_levels({SPARSE_LOG: 1})
+        await until_equal(source, target)
+
+
+async def test_an_existing_topic_is_left_alone(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await target.create("t")
+        await target.produce("t", batch_of([(b"own", b"1")]))
+        await link(target, source)
+        await until(lambda: "t" in status(target)["problems"], lambda: status(target))
+        assert "an ordinary topic here" in status(target)["problems"]["t"]
+        assert [each.key for each in read_all(target.log("t"))] == [b"own"]
+
+
+async def test_a_cluster_does_not_follow_itself(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as broker:
+        await broker.create("t")
+        await link(broker, broker)
+        await until(lambda: "this cluster itself" in status(broker)["reason"])
+
+
+async def test_a_pattern_follows_new_topics_but_no_internal_ones(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("users")
+        await source.create("orders")
+        await link(target, source, topics=[], patterns=["u.*", "__.*"])
+        await in_state(target, "copying")
+        await source.create("uploads")
+        await until(lambda: target.broker.topics.get("uploads") is not None)
+        assert target.broker.topics.get("orders") is None
+
+
+async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        log = source.log("t")
+        begun = batch_of(
+            [(b"k", b"open")],
+            leader_epoch=4,
+            producer_id=9,
+            producer_epoch=2,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        log.append_as_follower(valid(begun), now_ms=0)
+        source.broker.group_commit.appended(log)
+        await link(target, source)
+        await until_equal(source, target)
+        assert await target.broker.replication.promote("t", is_forced=False) == []
+
+        ours = target.log("t")
+        assert ours.last_stable_offset == ours.high_watermark == 2
+        assert [
+            each
+            for each in ours.reader.read(
+                Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=_committed()
+            ).aborted
+        ] == [(ProducerId(9), Offset(0))]  # type: ignore[union-attr]
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert found.config.is_compacted
+        assert not any(name.startswith("mirror.") for name in found.overrides)
+        # Our own cluster gives the same producer id to somebody else.
+        own = batch_of([(b"k", b"own")], producer_id=9, producer_epoch=0, base_sequence=0)
+        await target.produce("t", own)
+
+
+def _committed() -> Any:
+    from storage.log.reader import Isolation
+
+    return Isolation.READ_COMMITTED
+
+
+async def test_promotion_names_what_is_missing(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", partitions=2)
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause(LINK, is_paused=True)
+        with pytest.raises(LinkRefused) as refused:
+            await target.broker.replication.promote("t", is_forced=False)
+        assert [text.partition(":")[0] for text in refused.value.missing] == ["t-0", "t-1"]
+        assert len(await target.broker.replication.promote("t", is_forced=True)) == 2
+        with pytest.raises(UnknownLink):
+            await target.broker.replication.promote("t", is_forced=True)
+
+
+async def test_a_link_goes_once_its_mirrors_are_promoted(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await link(target, source)
+        await in_state(target, "copying")
+        with pytest.raises(LinkRefused, match="promote them first"):
+            await target.broker.replication.delete(LINK)
+        await target.broker.replication.promote("t", is_forced=True)
+        await target.broker.replication.delete(LINK)
+        assert target.broker.replication.shown() == []
+    async with serving_broker(tmp_path / "target") as target:
+        assert target.broker.replication.shown() == []
+        assert target.broker.topics.get("t") is not None
+
+
+async def test_clients_read_a_mirror_and_cannot_write_to_it(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        assert (await target.fetch("t", 0)).error_code == ErrorCode.NONE
+        renamed = await target.broker.topics.alter("t", lambda old, _: dict(old))
+        assert not isinstance(renamed, TopicRefused)
