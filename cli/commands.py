@@ -14,6 +14,7 @@ from cli.compact import commands as compact_commands
 from cli.configs import commands as configs_commands
 from cli.consume import command as consume_command
 from cli.doctor import command as doctor_command
+from cli.features import commands as features_commands
 from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
 from cli.quotas import commands as quotas_commands
@@ -39,6 +40,7 @@ app.add_typer(transactions_commands.app)
 app.add_typer(users_commands.app)
 app.add_typer(acls_commands.app)
 app.add_typer(quotas_commands.app)
+app.add_typer(features_commands.app)
 app.add_typer(replica_commands.app)
 app.add_typer(standby_command.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The

@@ -106,8 +106,8 @@ class Markers:
         """Write each marker into its partition. Yields the error code of each, NONE once it is durable.
 
         UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED: the log has seen a later epoch. KAFKA_STORAGE_ERROR: the disk
-        failed.
+        TRANSACTION_COORDINATOR_FENCED: the log has seen a later epoch. POLICY_VIOLATION: the topic is a
+        mirror. KAFKA_STORAGE_ERROR: the disk failed.
         """
         begun = [(each, await self._append(*each)) async for each in pace.paced(writes)]
         async for (marker, partition), outcome in pace.paced(begun):
@@ -123,6 +123,8 @@ class Markers:
         log = self._log_of(partition)
         if isinstance(log, ErrorCode):
             return log
+        if log.config.is_mirror:
+            return ErrorCode.POLICY_VIOLATION
         try:
             if not log.new_files.are_made:
                 await self._topics.make_files(log)

@@ -76,7 +76,7 @@ def diverging(epoch: int, end: int, high_watermark: int = 200) -> SourceAnswer:
 def test_the_guard_and_its_sentence(
     answer: SourceAnswer, settings: dict[str, object], guard: Guard, words: str
 ) -> None:
-    verdict = judged(answer, **settings)
+    verdict = judged(answer, PLACE, **settings)
     assert verdict.guard is guard
     assert words in verdict.reason
     assert bool(verdict.reason) == (guard is not Guard.FITS)

@@ -24,6 +24,7 @@ from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.slots import safe_ms_of
 from server.topics.topic import Topic, TopicRefused
 from storage.log.log import PartitionLog
+from storage.segment.reader import Isolation
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
@@ -157,7 +158,7 @@ async def test_the_sources_group_shows_how_far_the_link_is(tmp_path: Path) -> No
             return found.committed_offset, found.metadata
 
         async with asyncio.timeout(SECONDS_MAX):
-            while (slot := await committed())[0] != 7:
+            while (slot := await committed())[0] != 7:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert safe_ms_of(slot[1]) is not None
         assert json.loads(slot[1] or "")["state"] == "copying"
@@ -405,12 +406,11 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
 
         ours = target.log("t")
         assert ours.last_stable_offset == ours.high_watermark == 2
-        assert [
-            each
-            for each in ours.reader.read(
-                Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=_committed()
-            ).aborted
-        ] == [(ProducerId(9), Offset(0))]  # type: ignore[union-attr]
+        read = ours.reader.read(
+            Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
+        )
+        assert not isinstance(read, ErrorCode)
+        assert list(read.aborted) == [(ProducerId(9), Offset(0))]
         found = target.broker.topics.get("t")
         assert found is not None
         assert found.config.is_compacted
@@ -418,12 +418,6 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
         # Our own cluster gives the same producer id to somebody else.
         own = batch_of([(b"k", b"own")], producer_id=9, producer_epoch=0, base_sequence=0)
         await target.produce("t", own)
-
-
-def _committed() -> Any:
-    from storage.log.reader import Isolation
-
-    return Isolation.READ_COMMITTED
 
 
 async def test_promotion_names_what_is_missing(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`kompakt features`: the cluster's feature levels."""
