@@ -10,14 +10,21 @@ Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from metrics import broker_names, coordinator_names, partition_names
-from metrics.facts import BrokerFacts, CheckpointFacts, FollowerFacts, LoopFacts, ReplogFacts
+from metrics.facts import (
+    BrokerFacts,
+    CheckpointFacts,
+    FollowerFacts,
+    LinkFacts,
+    LoopFacts,
+    ReplogFacts,
+)
 from metrics.families import counter, gauge
 
 PROC_IO = Path("/proc/self/io")
@@ -35,6 +42,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield from _collect_disks()
     yield from _collect_replogs(facts.replogs)
     yield from _collect_followers(facts.followers)
+    yield from _collect_links(facts.links)
     yield from _collect_checkpoints(facts.checkpoints)
     for metric, value in broker_names.ONE_BROKER:
         yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
@@ -79,6 +87,30 @@ def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
         broker_names.REPLOG_SNAPSHOT_SECONDS,
         [((log,), seconds) for log, seconds in taken if seconds is not None],
     )
+
+
+def _collect_links(links: Mapping[str, LinkFacts]) -> Iterator[Family]:
+    rows = links.items()
+    yield gauge(broker_names.LINK_UP, [((name,), float(each.is_answered)) for name, each in rows])
+    by_label: list[tuple[Metric, Callable[[LinkFacts], Mapping[str, float]]]] = [
+        (broker_names.MIRROR_PARTITIONS, lambda link: link.partitions_by_state),
+        (broker_names.MIRROR_LAG_OFFSETS, lambda link: link.lag_offsets),
+        (broker_names.MIRROR_LAG_SECONDS, lambda link: link.lag_seconds),
+    ]
+    for metric, values_of in by_label:
+        found = ((name, values_of(each)) for name, each in rows)
+        yield gauge(
+            metric,
+            [((name, label), value) for name, values in found for label, value in values.items()],
+        )
+    totals: list[tuple[Metric, Callable[[LinkFacts], int]]] = [
+        (broker_names.MIRROR_COPIED, lambda link: link.copied_bytes_total),
+        (broker_names.MIRROR_FAILED_ATTEMPTS, lambda link: link.failed_attempts_total),
+        (broker_names.MIRROR_CUT, lambda link: link.cut_offsets_total),
+        (broker_names.MIRROR_SKIPPED, lambda link: link.skipped_offsets_total),
+    ]
+    for metric, total_of in totals:
+        yield counter(metric, [((name,), total_of(each)) for name, each in rows])
 
 
 def _collect_followers(followers: Sequence[FollowerFacts]) -> Iterator[Family]:

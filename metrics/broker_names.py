@@ -67,6 +67,42 @@ FOLLOWER_INSTALLS = Metric.counter(
     "kompakt_replog_follower_installs_total", "Snapshots that a follower downloaded.", "follower"
 )
 
+# Links to other clusters, and their mirrors.
+LINK_UP = Metric.gauge(
+    "kompakt_link_up", "Whether the source of a link has answered the last request.", "link"
+)
+MIRROR_PARTITIONS = Metric.gauge(
+    "kompakt_mirror_partitions", "Mirrored partitions by state.", "link", "state"
+)
+MIRROR_LAG_OFFSETS = Metric.gauge(
+    "kompakt_mirror_lag_offsets",
+    "Offsets up to the source's end. A compacted source has fewer records than that.",
+    "link",
+    "topic",
+)
+MIRROR_LAG_SECONDS = Metric.gauge(
+    "kompakt_mirror_lag_seconds",
+    "Time since the slowest partition of a mirror had all that its source had.",
+    "link",
+    "topic",
+)
+MIRROR_COPIED = Metric.counter(
+    "kompakt_mirror_copied_bytes_total", "Bytes of batches copied from a source.", "link"
+)
+MIRROR_FAILED_ATTEMPTS = Metric.counter(
+    "kompakt_mirror_failed_attempts_total", "Attempts to copy a partition that failed.", "link"
+)
+MIRROR_CUT = Metric.counter(
+    "kompakt_mirror_cut_offsets_total",
+    "Offsets that were cut off because the source no longer has them.",
+    "link",
+)
+MIRROR_SKIPPED = Metric.counter(
+    "kompakt_mirror_skipped_offsets_total",
+    "Offsets that the source deleted before they were copied.",
+    "link",
+)
+
 # The disk.
 DISK_READ = Metric.gauge(
     "kafka_server_kafkaserver_linux_disk_read_bytes",

@@ -183,6 +183,23 @@ class FollowerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFacts:
+    """One link to another cluster."""
+
+    is_answered: bool
+    """Whether its source has answered the last request."""
+    partitions_by_state: Mapping[str, int]
+    lag_offsets: Mapping[str, int]
+    """By topic, the sum over its partitions."""
+    lag_seconds: Mapping[str, float]
+    """By topic, since when its slowest partition lacks something that the source had."""
+    copied_bytes_total: int
+    failed_attempts_total: int
+    cut_offsets_total: int
+    skipped_offsets_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """Values for a scrape about the whole broker."""
 
@@ -201,8 +218,10 @@ class BrokerFacts:
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
-    followers: Sequence[FollowerFacts] = ()
     """By the name of its state machine."""
+    followers: Sequence[FollowerFacts] = ()
+    links: Mapping[str, LinkFacts] = field(default_factory=dict)
+    """By its name."""
     checkpoints: Mapping[tuple[str, str], CheckpointFacts] = field(default_factory=dict)
     """By coordinator's topic and partition; only those with a checkpoint or something to load."""
     certificates_expire_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -173,6 +173,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         quotas=quota_facts(broker),
         replogs=broker.metadata_facts(),
         followers=follower_facts(broker),
+        links={} if broker.links is None else broker.links.facts(),
         checkpoints={
             (each.topic.name, str(partition)): facts
             for each in (broker.groups, broker.transactions)

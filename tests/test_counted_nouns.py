@@ -22,9 +22,9 @@ NO_PLURALS = frozenset(
     re.findall(
         r"\w+",
         "acks always answers as begins belongs brings comes does ends exists fits follows gets goes"
-        " has holds is its joins lacks leads less ms needs names pins process rejoins repeats rests"
-        " rolls runs says sends seems shows starts stays sums syncs takes this thus tries us was"
-        " waits works yes",
+        " has holds is its joins lacks leads less makes ms needs names pins process rejoins repeats"
+        " rests rolls runs says sends seems shows starts stays sums syncs takes this thus tries us was"
+        " waits works writes yes",
     )
 )
 """Words that end in s and are not plurals."""

@@ -55,7 +55,7 @@ async def create_link(url: str, link: NewLink, *, as_json: bool) -> int:
         print_json(made)
     else:
         typer.echo(
-            f"created link {link.name}; kompakt replica status {link.name} shows how far it is"
+            f"created link {link.name}; kompakt replica status {link.name} shows its progress"
         )
     return 0
 

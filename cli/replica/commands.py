@@ -132,7 +132,7 @@ def promote(
 @app.command()
 @with_access
 def delete(name: Name, url: Url = DEFAULT_URL) -> None:
-    """Delete a link that has no mirrors any more: promote them first."""
+    """Delete a link without mirrors: promote them first."""
     from cli.replica.change import delete_link
 
     run(lambda: delete_link(url, name))

@@ -141,7 +141,7 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
         return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
     return _final(
         Guard.RECORDS_GONE,
-        f"{gone}, though its topic is only compacted, so somebody has deleted them there: {ADVICE}",
+        f"{gone}, though its topic is only compacted, so an operator has deleted them there: {ADVICE}",
     )
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from metrics.facts import LinkFacts
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
@@ -38,7 +40,7 @@ from server.replication.writer import MirrorWriter
 from server.runtime.tasks import spawn
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.replication")
 
@@ -61,6 +63,7 @@ class Link:
         "_mirrors",
         "_now_ms",
         "_pauses",
+        "_promoted",
         "_sparse_level",
         "_stored",
         "_task",
@@ -105,6 +108,8 @@ class Link:
         self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[str, list[TopicPartition]] = {}
         self._mirrors: dict[TopicPartition, Mirror] = {}
+        self._promoted: list[Mirror] = []
+        """Mirrors that were promoted since the start: they count in totals, which never fall."""
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
         self._copiers: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,6 +147,27 @@ class Link:
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each].facts() for each in in_order]
 
+    @any_thread
+    def totals(self) -> LinkFacts:
+        """Returns what metrics show."""
+        mirrors = list(self._mirrors.values())
+        lags, seconds = dict[str, int](), dict[str, float]()
+        for each in mirrors:
+            topic = each.log.topic_partition.topic
+            lags[topic] = lags.get(topic, 0) + each.lag
+            seconds[topic] = max(seconds.get(topic, 0.0), each.lag_ms / 1000)
+        every = [*mirrors, *self._promoted]
+        return LinkFacts(
+            is_answered=not self.reason,
+            partitions_by_state=Counter(str(each.state) for each in mirrors),
+            lag_offsets=lags,
+            lag_seconds=seconds,
+            copied_bytes_total=sum(each.copied_bytes for each in every),
+            failed_attempts_total=sum(each.failures for each in every),
+            cut_offsets_total=sum(each.cut_records for each in every),
+            skipped_offsets_total=sum(each.skipped_records for each in every),
+        )
+
     def mirrors_of(self, topic: str) -> list[Mirror]:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
@@ -154,6 +180,7 @@ class Link:
         """
         for partition in [each for each in self._mirrors if each.topic == topic]:
             mirror = self._mirrors.pop(partition)
+            self._promoted.append(mirror)
             mirror.happened(Event.STOP)
             await self._writer.finish(mirror)
 
@@ -247,9 +274,7 @@ class Link:
         partition = mirror.log.topic_partition
         found = self._found.topics.get(partition.topic)
         if found is None or partition.partition >= found.facts.partitions_count:
-            reason = (
-                f"the source has no {partition} any more: promote the mirror or delete the link"
-            )
+            reason = f"the source no longer has {partition}: promote the mirror to keep it"
             return Verdict(guard=Guard.GONE, reason=reason)
         if not answer.error_code and not answer.error:
             mirror.tombstones.note(

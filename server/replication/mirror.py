@@ -1,4 +1,4 @@
-"""One mirrored partition: its state, why it has it, and how far it is behind. Sole owner of both.
+"""One mirrored partition: its state with the reason, and its lag. Sole owner of both.
 
 The table of states says what to do (`state_table.py`); `copying.py` does it.
 """
@@ -67,7 +67,9 @@ class Mirror:
         "_pauses",
         "asks_epoch",
         "attempts",
+        "copied_bytes",
         "cut_records",
+        "failures",
         "log",
         "next_attempt_ms",
         "reason",
@@ -110,6 +112,9 @@ class Mirror:
         """Grows each time the source has sent records: who had them longest ago is asked for first."""
         self.asks_epoch = True
         """Whether the next fetch says the last epoch. A source that knows no epochs cannot answer it."""
+        self.copied_bytes = 0
+        self.failures = 0
+        """Failed attempts since the start."""
         self.cut_records = 0
         self.skipped_records = 0
 
@@ -155,6 +160,7 @@ class Mirror:
             self._succeeded()
         elif action is Action.WAIT:
             self.attempts += 1
+            self.failures += 1
             self.next_attempt_ms = self._now_ms() + int(1000 * self._pauses.next())
         return action
 
@@ -171,6 +177,14 @@ class Mirror:
             return False
         self.happened(Event.DUE, self.reason)
         return True
+
+    @property
+    def lag_ms(self) -> int:
+        """Since when it lacks something that the source had, in milliseconds; 0 if it lacks nothing."""
+        safe_ms = self.tombstones.safe_ms
+        if not self.lag:
+            return 0
+        return self._now_ms() - (self.since_ms if safe_ms is None else safe_ms)
 
     def facts(self) -> MirrorFacts:
         """Returns what people see."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from metrics.facts import LinkFacts
 from server.client.errors import Misconfigured
 from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.link import Link
@@ -22,7 +23,7 @@ from server.topics.mirrors import without_own
 from server.topics.topic import TopicRefused
 from server.topics.topics import Topics
 from storage.formats.log_config import LogConfig
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.replication")
 
@@ -113,7 +114,7 @@ class Replication:
                 link.pause(is_paused=is_paused)
 
     async def delete(self, name: str) -> None:
-        """Delete a link that has no mirrors any more.
+        """Delete a link without mirrors.
 
         Raises:
             UnknownLink: there is none.
@@ -126,8 +127,8 @@ class Replication:
             mirrors = self._mirrors.names_of(name)
             if mirrors:
                 raise LinkRefused(
-                    f"link {name} fills {', '.join(mirrors[:10])}: promote them first, which makes them"
-                    " ordinary topics that can be deleted (kompakt replica promote)"
+                    f"link {name} has mirrors ({', '.join(mirrors[:10])}): promote them first, then"
+                    " they are ordinary topics and can be deleted (kompakt replica promote)"
                 )
             await self._store.txn((), [Delete(key=LINKS + name)])
             self._specs.pop(name, None)
@@ -191,6 +192,11 @@ class Replication:
             "problems": dict(link.problems),
             "partitions": [each.as_json() for each in link.facts()],
         }
+
+    @any_thread
+    def facts(self) -> dict[str, LinkFacts]:
+        """Returns what metrics show about each link that runs."""
+        return {name: link.totals() for name, link in list(self._links.items())}
 
     # ---------------------------------------------------------------- the rest
 

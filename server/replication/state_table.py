@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 
-from server.coordination.transitions import Impossible, Row, Step, TransitionTable
+from server.coordination.transitions import Impossible, Row, TransitionTable
 
 
 class MirrorState(enum.StrEnum):
@@ -131,9 +131,10 @@ MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTa
             MirrorState.FAILED,
         ),
         Row(_WAITING, Event.DUE, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
-        # A cut is finished first: it is between the log and its recovery.
-        Row((*_ASKING, *_WAITING), Event.PAUSE, _ALWAYS, Action.NOTHING, MirrorState.PAUSED),
-        Row((MirrorState.CUTTING, *_RESTING), Event.PAUSE, _ALWAYS, Action.NOTHING),
+        # The copier does not ask before a cut is over, whatever the state is then.
+        Row((*_ASKING, *_WAITING, *_RESTING), Event.CUT, _ALWAYS, Action.NOTHING),
+        Row(_RUNNING, Event.PAUSE, _ALWAYS, Action.NOTHING, MirrorState.PAUSED),
+        Row(_RESTING, Event.PAUSE, _ALWAYS, Action.NOTHING),
         Row((*_WAITING, *_RESTING), Event.RESUME, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
         Row((*_ASKING, MirrorState.CUTTING), Event.RESUME, _ALWAYS, Action.NOTHING),
         Row((*_RUNNING, *_RESTING), Event.STOP, _ALWAYS, Action.END, MirrorState.STOPPED),
@@ -146,10 +147,7 @@ MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTa
         Row(_STOPPED, Event.STOP, _ALWAYS, Action.NOTHING),
     ],
     [
-        Impossible((*_ASKING, *_WAITING, *_RESTING), Event.CUT, _ALWAYS),
         Impossible((*_ASKING, MirrorState.CUTTING, *_RESTING), Event.DUE, _ALWAYS),
     ],
 )
 """All combinations of state, event and guard."""
-
-MirrorStep = Step[MirrorState, Action]

@@ -153,6 +153,7 @@ class MirrorWriter:
                     await self._lead_above(log, header.leader_epoch)
                 log.append_as_follower(ValidBatch(header, batch), now_ms=self._now_ms())
                 has_appended = True
+                mirror.copied_bytes += header.size_bytes
         finally:
             if has_appended:
                 self._group_commit.appended(log)

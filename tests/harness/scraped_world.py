@@ -14,6 +14,7 @@ from metrics.facts import (
     CheckpointFacts,
     FollowerFacts,
     GroupFacts,
+    LinkFacts,
     LoopFacts,
     LoopStall,
     PartitionFacts,
@@ -157,6 +158,18 @@ class ScrapedWorld:
             loop=self.loop,
             quotas=self.quotas,
             replogs={"metadata": REPLOG},
+            links={
+                "dr": LinkFacts(
+                    is_answered=True,
+                    partitions_by_state={"copying": 2, "failed": 1},
+                    lag_offsets={"users": 70},
+                    lag_seconds={"users": 1.5},
+                    copied_bytes_total=1_000,
+                    failed_attempts_total=4,
+                    cut_offsets_total=2,
+                    skipped_offsets_total=3,
+                )
+            },
             followers=(FollowerFacts(id="f", lag_entries=3, seen_seconds_ago=1.5, installs=2),),
             checkpoints={("__consumer_offsets", "49"): CHECKPOINT},
             certificates_expire_seconds={"SSL": 86_400.0},

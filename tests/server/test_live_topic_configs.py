@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -22,8 +23,11 @@ from protocol.records.batch_scan import scan_batches
 from protocol.records.compression import Codec
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from server.replication.mirror_topics import MirrorTopics
+from server.topics.topic import Topic
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
+from storage.files.paths import topic_id_text
 from storage.formats.config_property import properties_of
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
@@ -114,6 +118,36 @@ def dated(timestamp: int) -> bytearray:
 
 
 # Effects for producers.
+
+
+async def by_a_link(topic: Orders, **properties: str) -> None:
+    """Set properties that no client may set."""
+    added = {name.replace("_", "."): value for name, value in properties.items()}
+    altered = await topic.served.broker.topics.alter("orders", lambda old, _: {**old, **added})
+    assert isinstance(altered, Topic), altered
+
+
+async def mirror_link(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        assert await topic.code_of() == ErrorCode.NONE
+        await by_a_link(topic, mirror_link="dr")
+        assert await topic.code_of() == ErrorCode.POLICY_VIOLATION
+
+
+async def mirror_source_topic_id(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        mirrors = MirrorTopics(topic.served.broker.topics)
+        for number in (1, 2):
+            await by_a_link(topic, mirror_source_topic_id=topic_id_text(UUID(int=number)))
+            assert mirrors.source_id("orders") == UUID(int=number)
+
+
+async def mirror_compaction(path: Path) -> None:
+    async with orders(path, {}, cleanup_policy="compact") as topic:
+        await by_a_link(topic, mirror_link="dr")
+        assert not topic.log.config.is_compacted
+        await topic.set("mirror.compaction", "on")
+        assert topic.log.config.is_compacted
 
 
 async def cleanup_policy(path: Path) -> None:
@@ -395,6 +429,9 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "flush.ms": flushed_by("flush.ms", "1"),
     "preallocate": preallocate,
     "min.insync.replicas": min_insync_replicas,
+    "mirror.link": mirror_link,
+    "mirror.source.topic.id": mirror_source_topic_id,
+    "mirror.compaction": mirror_compaction,
 }
 
 

@@ -34,10 +34,10 @@ async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int
     features = [
         (each.name, each.min_version, each.max_version) for each in response.supported_features
     ]
-    told = [("group.version", 0, 1), ("transaction.version", 0, 2)]
+    told = [("group.version", 0, 1), ("sparse.log", 0, 1), ("transaction.version", 0, 2)]
     assert features == (told if version >= 4 else [])
     finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
-    levels = [("group.version", 1), ("transaction.version", 2)]
+    levels = [("group.version", 1), ("sparse.log", 1), ("transaction.version", 2)]
     assert finalized == (levels if version >= 3 else [])
 
 

@@ -26,7 +26,7 @@ from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 UP, SAFE_DOWN, UNSAFE_DOWN = 1, 2, 3
-GROUP, TRANSACTION = "group.version", "transaction.version"
+GROUP, SPARSE, TRANSACTION = "group.version", "sparse.log", "transaction.version"
 FAILED = "The update failed for all features since the following feature had an error: "
 NOT_ALLOWED = (
     "Can't downgrade the version of this feature without setting the upgrade type to either safe or"
@@ -111,7 +111,10 @@ async def test_clients_learn_of_a_lower_level_over_restarts_too(
         assert await finalized(served) == lowered
         await update(served, (TRANSACTION, 2, UP))
         raised = await finalized(served)
-    assert (lowered[1], raised[1]) == ({GROUP: 1, TRANSACTION: 1}, {GROUP: 1, TRANSACTION: 2})
+    assert (lowered[1], raised[1]) == (
+        {GROUP: 1, SPARSE: 1, TRANSACTION: 1},
+        {GROUP: 1, SPARSE: 1, TRANSACTION: 2},
+    )
     assert epoch < lowered[0] < raised[0]
 
 

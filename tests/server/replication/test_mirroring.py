@@ -402,9 +402,10 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
+        ours = target.log("t")
+        assert ours.last_stable_offset == 0, "readers of committed records wait for the end"
         assert await target.broker.replication.promote("t", is_forced=False) == []
 
-        ours = target.log("t")
         assert ours.last_stable_offset == ours.high_watermark == 2
         read = ours.reader.read(
             Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
@@ -415,7 +416,7 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
         assert found is not None
         assert found.config.is_compacted
         assert not any(name.startswith("mirror.") for name in found.overrides)
-        # Our own cluster gives the same producer id to somebody else.
+        # Our own cluster gives the same producer id to another client.
         own = batch_of([(b"k", b"own")], producer_id=9, producer_epoch=0, base_sequence=0)
         await target.produce("t", own)
 
@@ -459,3 +460,45 @@ async def test_clients_read_a_mirror_and_cannot_write_to_it(tmp_path: Path) -> N
         assert (await target.fetch("t", 0)).error_code == ErrorCode.NONE
         renamed = await target.broker.topics.alter("t", lambda old, _: dict(old))
         assert not isinstance(renamed, TopicRefused)
+
+
+async def test_readers_of_committed_records_see_what_they_see_at_the_source(tmp_path: Path) -> None:
+    """Transactions end while the mirror follows; the one that times out ends with a raised epoch."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await link(target, source)
+        await in_state(target, "copying")
+        log = source.log("t")
+        for producer_id, epoch, is_commit in ((1, 0, True), (2, 0, False), (3, 1, False)):
+            begun = batch_of(
+                [(b"k%d" % producer_id, b"v")] * 3,
+                producer_id=producer_id,
+                base_sequence=0,
+                producer_epoch=0,
+                is_transactional=True,
+            )
+            log.append_as_leader(valid(begun), now_ms=0)
+            source.broker.group_commit.appended(log)
+            await until_equal(source, target)
+            assert committed(target.log("t")) == committed(log)
+            log.append_marker(
+                ProducerId(producer_id),
+                Epoch(epoch),
+                is_commit=is_commit,
+                coordinator_epoch=Epoch(0),
+                now_ms=0,
+            )
+            source.broker.group_commit.appended(log)
+            await until_equal(source, target)
+            assert committed(target.log("t")) == committed(log)
+
+
+def committed(log: PartitionLog) -> tuple[int, list[tuple[int, int]]]:
+    """Returns the last stable offset, and the aborted transactions for a reader of all."""
+    read = log.reader.read(
+        Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
+    )
+    assert not isinstance(read, ErrorCode)
+    for region in read.regions:
+        region.release()
+    return log.last_stable_offset, list(read.aborted)

@@ -51,6 +51,9 @@ SHOWN_ELSEWHERE = {
     "flush.messages": "tests/storage/log/test_flush.py",
     "flush.ms": "tests/storage/log/test_flush.py",
     "min.insync.replicas": "tests/server/handlers/test_produce.py",
+    "mirror.link": "tests/server/handlers/test_mirror_requests.py",
+    "mirror.source.topic.id": "tests/server/test_live_topic_configs.py",
+    "mirror.compaction": "tests/server/test_live_topic_configs.py",
     "remote.storage.enable": "tests/storage/formats/test_log_config.py",
 }
 
