@@ -26,6 +26,7 @@ from metrics.facts import (
     ReplogFacts,
 )
 from metrics.families import counter, gauge
+from metrics.metric import Metric
 
 PROC_IO = Path("/proc/self/io")
 

@@ -74,7 +74,7 @@ class CleanerPool:
         clock: Clock,
         probe: CleanerProbe,
     ) -> None:
-        """`logs` returns all current logs, compacted or not."""
+        """`logs` returns all current logs, compacted or not; called in any thread."""
         # Constant after construction.
         self._logs = logs
         self._clock = clock
@@ -325,8 +325,8 @@ class CleanerPool:
 
     async def queue(self) -> list[Candidate]:
         """Returns the eligible logs that wait for a worker, the most urgent first."""
-        logs = [log for log in self._logs() if log.config.is_compacted]
-        return await self._lookout.queue(logs, may_run=self._may_run)
+        logs = await self._runner.compacted(self._logs)
+        return await self._lookout.queue(logs.values(), may_run=self._may_run)
 
     # ---------------------------------------------------------------- in the background
 
@@ -352,7 +352,7 @@ class CleanerPool:
     async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | float:
         """Returns the most urgent log that is eligible and may run, with its plan; if there is none,
         when to look again."""
-        logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
+        logs = await self._runner.compacted(self._logs)
         self._ends.forget_all_but(logs)
         self._lookout.forget_all_but(logs)
         look = await self._lookout.look_at_all(logs.values(), may_run=self._may_run)

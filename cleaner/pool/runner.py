@@ -14,7 +14,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from types import MappingProxyType
@@ -151,8 +151,8 @@ class Runner:
     """Owns the pool's threads and the tasks that run in them."""
 
     __slots__ = (
-        "_clock", "_executor", "_probe", "_running", "_search_executor", "_searches", "is_stopping",
-        "settings", "slots", "throttle",
+        "_clock", "_executor", "_list_executor", "_probe", "_running", "_search_executor", "_searches",
+        "is_stopping", "settings", "slots", "throttle",
     )  # fmt: skip
 
     def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
@@ -162,6 +162,7 @@ class Runner:
         self.throttle = Throttle(settings.io_rates, clock=clock.monotonic)
         self.slots = Slots(settings.threads)
         self._search_executor = _executor("key-search", 1, settings.thread_niceness)
+        self._list_executor = _executor("cleaner-list", 1, settings.thread_niceness)
         # State.
         self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
         self.settings = settings
@@ -192,6 +193,16 @@ class Runner:
             self._executor.shutdown(wait=False)
             self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
             self.slots.resize(settings.threads)
+
+    async def compacted(
+        self, logs: Callable[[], Iterable[PartitionLog]]
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Returns those of all logs that are compacted. A thread lists them: there may be 100,000."""
+
+        def work() -> dict[TopicPartition, PartitionLog]:
+            return {log.topic_partition: log for log in logs() if log.config.is_compacted}
+
+        return await asyncio.get_running_loop().run_in_executor(self._list_executor, work)
 
     # ---------------------------------------------------------------- claims
 
@@ -235,6 +246,7 @@ class Runner:
             await running.ended.wait()
         self._executor.shutdown()
         self._search_executor.shutdown()
+        self._list_executor.shutdown()
 
     def _begin(self, log: PartitionLog, task: Task, reason: Reason) -> RunningPass:
         running = RunningPass(log, task, reason.name, PassProgress(self._clock.monotonic))

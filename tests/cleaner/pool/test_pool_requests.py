@@ -54,10 +54,15 @@ async def test_a_request_that_comes_while_a_worker_picks_waits_for_its_pass(
 ) -> None:
     log = house.dirty_log()
     requests: list[asyncio.Task[PassReport]] = []
+    loop = asyncio.get_running_loop()
+
+    def ask() -> None:
+        if not requests:
+            requests.append(loop.create_task(pool.clean_now(log)))
 
     def logs() -> list[PartitionLog]:
-        if not requests:
-            requests.append(asyncio.get_running_loop().create_task(pool.clean_now(log)))
+        # A thread lists them; the loop runs this before the worker gets the list.
+        loop.call_soon_threadsafe(ask)
         return house.logs
 
     pool = house.pool(logs=logs)
