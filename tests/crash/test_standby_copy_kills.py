@@ -1,14 +1,13 @@
-"""Real standbys follow the coordinators of a real broker that commits, cleans and is killed.
+"""A real standby follows the coordinators of a real broker that commits and cleans.
 
 At equal ends the digests of both sides are equal: `kompakt standby status --verify` compares them.
-`KOMPAKT_STANDBY_KILLS` sets how many kills there are, `KOMPAKT_STANDBY_SEED` repeats the choices.
+`test_three_standbys.py` kills the processes under this load.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -34,7 +33,6 @@ from tests.harness.standby_process import (
     StandbyProcess,
 )
 
-KILLS = int(os.environ.get("KOMPAKT_STANDBY_KILLS", "8"))
 PARTITIONS = 100
 SETTINGS = INTERNAL | {
     "offsets.topic.num.partitions": 4,
@@ -52,23 +50,32 @@ OFFSETS_TOPIC, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
 class Load:
     """Commits offsets, with transactions and without, and deletes groups."""
 
-    def __init__(self, broker: BrokerProcess, seed: int) -> None:
+    def __init__(
+        self, broker: BrokerProcess, seed: int, *, groups: int = 8, partitions: int = PARTITIONS
+    ) -> None:
         self._broker = broker
         self._random = random.Random(seed)
+        self._groups, self._partitions = groups, partitions
         self._offset = 0
-        create_topic(broker.bootstrap_servers, "orders", partitions=PARTITIONS)
+        create_topic(broker.bootstrap_servers, "orders", partitions=partitions)
+
+    def fill(self) -> None:
+        """Commit an offset of every partition in every group."""
+        self._offset += 1
+        for number in range(self._groups):
+            self._commit(f"group-{number}")
 
     def run(self, rounds: int) -> None:
         """Make some changes; each is durable when this returns."""
         for _ in range(rounds):
             self._offset += 1
-            self._commit(f"group-{self._random.randrange(8)}")
+            self._commit(f"group-{self._random.randrange(self._groups)}")
         self._transactions(f"t-{self._random.randrange(5)}")
         if self._random.random() < 0.5:
-            self._delete(f"group-{self._random.randrange(8)}")
+            self._delete(f"group-{self._random.randrange(self._groups)}")
 
     def _places(self) -> list[TopicPartition]:
-        return [TopicPartition("orders", each, self._offset) for each in range(PARTITIONS)]
+        return [TopicPartition("orders", each, self._offset) for each in range(self._partitions)]
 
     def _consumer(self, group: str) -> Consumer:
         servers = self._broker.bootstrap_servers
@@ -195,29 +202,3 @@ def assert_dump_log_finds_nothing(copy: StandbyProcess) -> None:
             assert not [*report.findings, *verify_checkpoint(fs, identity)]
             checkpoints += fs.exists(checkpoint_path(identity.directory))
     assert checkpoints > 0
-
-
-def test_whatever_is_killed_all_copies_have_the_leaders_digests(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KOMPAKT_STANDBY_SEED", random.randrange(1 << 16)))
-    rng = random.Random(seed)
-    (tmp_path / "seed").write_text(f"KOMPAKT_STANDBY_SEED={seed}")
-    with (
-        BrokerProcess(tmp_path / "broker", SETTINGS) as broker,
-        standbys(tmp_path, broker, 2) as copies,
-    ):
-        load = Load(broker, seed)
-        load.run(5)
-        for _ in range(KILLS):
-            load.run(rng.randrange(1, 12))
-            every: list[BrokerProcess | StandbyProcess] = [broker, *copies]
-            killed = rng.choice(every)
-            killed.kill()
-            if killed is broker:
-                broker.start()
-                continue
-            load.run(rng.randrange(10))
-            if rng.random() < 0.5:
-                clean(broker)
-            killed.start()
-        load.run(3)
-        assert_equal_now(*copies)
