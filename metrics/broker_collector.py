@@ -116,6 +116,10 @@ def _collect_links(links: Mapping[str, LinkFacts]) -> Iterator[Family]:
 
 def _collect_followers(followers: Sequence[FollowerFacts]) -> Iterator[Family]:
     yield gauge(broker_names.FOLLOWER_LAG, [((f.id,), f.lag_entries) for f in followers])
+    yield gauge(
+        broker_names.FOLLOWER_COPY_LAG,
+        [((f.id, topic), lag) for f in followers for topic, lag in f.copy_lag.items()],
+    )
     yield gauge(broker_names.FOLLOWER_SEEN, [((f.id,), f.seen_seconds_ago) for f in followers])
     yield counter(broker_names.FOLLOWER_INSTALLS, [((f.id,), f.installs) for f in followers])
 

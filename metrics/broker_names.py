@@ -60,6 +60,12 @@ REPLOG_U = Metric.gauge(
 FOLLOWER_LAG = Metric.gauge(
     "kompakt_replog_follower_lag_entries", "Entries that a follower had not yet.", "follower"
 )
+FOLLOWER_COPY_LAG = Metric.gauge(
+    "kompakt_replog_follower_copy_lag_offsets",
+    "Offsets of a coordinator's topic that a follower had not yet.",
+    "follower",
+    "topic",
+)
 FOLLOWER_SEEN = Metric.gauge(
     "kompakt_replog_follower_seen_seconds", "Time since a follower's last request.", "follower"
 )

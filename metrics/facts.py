@@ -173,13 +173,15 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFacts:
-    """One follower of the metadata's log."""
+    """One follower of the metadata's log and of the coordinators' topics."""
 
     id: str
     lag_entries: int
     seen_seconds_ago: float
     installs: int
     """Snapshots that it has downloaded."""
+    copy_lag: Mapping[str, int] = field(default_factory=dict)
+    """By coordinator's topic, the offsets that its copies lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

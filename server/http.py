@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cleaner.pool.backlog import Backlog, Backlogs
@@ -12,6 +13,7 @@ from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, FollowerFacts, PartitionFacts, QuotaFacts
 from metrics.http_endpoint import HttpEndpoint
+from protocol.wire.error_codes import ErrorCode
 from server.admin.compaction_routes import CompactionRoutes
 from server.admin.follower_routes import FollowerRoutes, Leading
 from server.admin.http_access import HttpAccess
@@ -23,6 +25,7 @@ from server.config.listeners.addresses import HTTP
 from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
+from server.metadata.followers import copies_of
 from server.net.listener import ListenError
 from server.runtime.release import release
 from server.topics.topic import INTERNAL_TOPICS
@@ -77,7 +80,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         administration=broker.executors.administration,
         needs_token=not config.http_authenticates,
     )
-    followers = FollowerRoutes(lambda: metadata_of(broker), broker.followers)
+    followers = FollowerRoutes(
+        lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
+    )
     links = LinkRoutes(lambda: broker.links or f"the broker is not ready: {broker.not_ready}")
     endpoint = HttpEndpoint(
         Scraper(collector),
@@ -189,8 +194,16 @@ def broker_facts(broker: Broker) -> BrokerFacts:
 
 
 @any_thread
+def end_of(broker: Broker, topic_name: str, partition: int) -> int:
+    """Returns where the log of an existing partition ends; 0 if there is none."""
+    topic = broker.topics.get(topic_name)
+    log = ErrorCode.NONE if topic is None else topic.partition(partition)
+    return 0 if isinstance(log, ErrorCode) else log.log_end_offset
+
+
+@any_thread
 def follower_facts(broker: Broker) -> tuple[FollowerFacts, ...]:
-    """Returns the facts about the followers of the metadata's log."""
+    """Returns the facts about followers."""
     end, now_s = broker.metadata_log.log_end, broker.clock.monotonic()
     return tuple(
         FollowerFacts(
@@ -198,6 +211,9 @@ def follower_facts(broker: Broker) -> tuple[FollowerFacts, ...]:
             lag_entries=max(0, end - each.end),
             seen_seconds_ago=now_s - each.seen_s,
             installs=each.installs,
+            copy_lag={
+                name: lag for name, (_, lag) in copies_of(each, partial(end_of, broker)).items()
+            },
         )
         for each in broker.followers.all()
     )

@@ -94,6 +94,9 @@ class CoordinatorFollowing:
         while True:
             await self._follow_metadata()
             if not self._progress.facts.topics or self._progress.cluster_id is None:
+                if self._progress.state is State.CURRENT:
+                    # The leader has no such topics yet.
+                    await self._tell()
                 await asyncio.sleep(IDLE_SECONDS)
                 continue
             reason = ""

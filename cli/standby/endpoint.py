@@ -6,7 +6,8 @@ POST /v1/standby/verification
                          partition at a time; 502 if the leader cannot be reached
 GET /metrics             200, Prometheus' text
 GET /health/live         200 while the process answers at all
-GET /health/ready        200 while it is current, else 503 with its state
+GET /health/ready        200 while it has all that the leader had a moment ago, metadata and
+                         coordinators' topics, else 503 with what is missing
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ async def open_endpoint(
     names = {each.lower() for each in (socket.gethostname(), address.host) if each}
     endpoint = HttpEndpoint(
         Scraper(StandbyCollector(progress)),
-        not_ready=lambda: None if progress.state is State.CURRENT else str(progress.state),
+        not_ready=lambda: progress.not_ready,
         run_in_thread=lambda work: loop.run_in_executor(None, work),
         guard=lambda request: refusal(
             request.headers.get("Host"), request.headers.get("Origin"), names

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from cleaner.rules.text import duration_text, size_text
+from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.text import time_text
 from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
@@ -23,6 +23,8 @@ from cli.standby.metadata_copy import CopyFacts
 LAG_ENTRIES_MAX = 1_000
 """A standby that is current stays so while it lacks at most this many entries: the leader appends
 while it answers."""
+LAG_OFFSETS_MAX = 10_000
+"""A standby is ready while its copies of a coordinator's topic lack at most this many offsets."""
 LINE_SECONDS = 1.0
 """The time between two lines about a download."""
 
@@ -106,7 +108,7 @@ class Progress:
         self.download: Download | None = None
         self.coordinators: tuple[TopicFacts, ...] = ()
         """How far the copies of the coordinators' topics are."""
-        self.coordinators_reason: str | None = None
+        self.coordinators_reason: str | None = "they were not asked for yet"
         """Why they cannot follow at the moment."""
         self._line_s = float("-inf")
 
@@ -114,6 +116,20 @@ class Progress:
     def lag(self) -> int | None:
         """The entries that the leader had at its last answer and that are not applied here."""
         return None if self.leader_end is None else max(0, self.leader_end - self.facts.end)
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why it does not have what the leader had a moment ago; None if it has."""
+        if self.state is not State.CURRENT:
+            return str(self.state)
+        if self.coordinators_reason is not None:
+            return f"the coordinators' topics: {self.coordinators_reason}"
+        for topic in self.coordinators:
+            if topic.waiting:
+                return f"{topic.name}: {topic.waiting[0]}"
+            if topic.lag > LAG_OFFSETS_MAX:
+                return f"{topic.name}: {count_text(topic.lag, 'offset')} behind"
+        return None
 
     def enter(self, state: State, reason: str | None = None) -> None:
         """Note a state. Prints a line if it or its reason has changed."""
@@ -206,6 +222,7 @@ class Progress:
             "at_ms": self._now_ms(),
             "state": self.state,
             "reason": self.reason,
+            "not_ready": self.not_ready,
             "leader": self.leader,
             "cluster_id": self.cluster_id,
             "directory": self.directory,

@@ -11,17 +11,19 @@ from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.command_end import EXIT_FAILED
 from cli.base.output import print_json, print_table
 from cli.compact.client import connected
-from cli.standby.progress import LAG_ENTRIES_MAX, State
+from cli.standby.progress import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX, State
 
 Json = dict[str, Any]
 
 AWAY_SECONDS = 60.0
 """A follower that was not seen for longer is away; one that follows asks at least every few seconds."""
-TITLES = ("STANDBY", "HOST", "END", "LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD")
+TITLES = (
+    "STANDBY", "HOST", "END", "LAG", "COORDINATORS' LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD",
+)  # fmt: skip
 
 
 async def show_standby(url: str, *, as_json: bool, verifies: bool = False) -> int:
-    """Print a standby's state. Returns 1 unless it is current.
+    """Print a standby's state. Returns 1 unless it has all that the leader had a moment ago.
 
     Args:
         verifies: compare the coordinators' copies with the leader's too. Returns 1 if one differs or
@@ -37,7 +39,7 @@ async def show_standby(url: str, *, as_json: bool, verifies: bool = False) -> in
         for line in _lines(found):
             typer.echo(line)
     is_equal = all(each["is_equal"] for each in _verified(found))
-    return 0 if found["state"] == State.CURRENT and is_equal else EXIT_FAILED
+    return 0 if found["not_ready"] is None and is_equal else EXIT_FAILED
 
 
 def _verified(found: Json) -> list[Json]:
@@ -136,6 +138,7 @@ def _print_leader(found: Json) -> None:
             each["host"],
             str(each["end"]),
             str(each["lag"]),
+            str(_coordinators_lag(each)) if each["coordinators"] else "-",
             duration_text(each["seen_seconds_ago"]) + " ago",
             str(each["installs"]),
             "" if each["download"] is None else _download_text(each["download"]),
@@ -145,6 +148,10 @@ def _print_leader(found: Json) -> None:
     print_table(TITLES, rows, texts=("STANDBY", "HOST", "DOWNLOAD"))
 
 
+def _coordinators_lag(follower: Json) -> int:
+    return sum(topic["lag"] for topic in follower["coordinators"])
+
+
 def _problems(found: Json) -> Iterator[str]:
     """Yields what is wrong with the standbys of a leader, and what to do."""
     for each in found["followers"]:
@@ -152,6 +159,11 @@ def _problems(found: Json) -> Iterator[str]:
             yield f"{each['id']} is away: start it again, or ignore it if it was taken down"
         elif each["lag"] > LAG_ENTRIES_MAX and each["download"] is None:
             yield f"{each['id']} is behind: kompakt standby status there says why"
+        elif any(topic["lag"] > LAG_OFFSETS_MAX for topic in each["coordinators"]):
+            yield (
+                f"{each['id']} is behind with the coordinators' topics: kompakt standby status there"
+                " says why"
+            )
 
 
 def _download_text(download: Json) -> str:

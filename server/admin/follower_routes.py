@@ -1,8 +1,9 @@
-"""The HTTP route that lists who follows the metadata's log.
+"""The HTTP route that lists who follows the metadata's log and the coordinators' topics.
 
 GET /v1/metadata/followers    200 {"cluster_id", "term", "start", "end", "digest", "downloads",
                               "followers": [{"id", "host", "end", "lag", "seen_seconds_ago", "installs",
-                              "download": {"position", "size"} or null}, ...]}
+                              "download": {"position", "size"} or null, "coordinators": [{"name",
+                              "partitions", "lag"}, ...]}, ...]}
 
 `digest` is that of the state at `end`: a standby that is at the same end has the same. It changes
 nothing, and waits for no disk.
@@ -19,7 +20,7 @@ from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import FOLLOWERS
 from server.admin.refusals import CompactionRefused
 from server.metadata.embedded_store import EmbeddedMetadataStore
-from server.metadata.followers import Followers
+from server.metadata.followers import EndOf, Followers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,17 @@ class Leading:
 class FollowerRoutes:
     """Answers the request above."""
 
-    def __init__(self, leading: Callable[[], Leading | str], followers: Followers) -> None:
+    def __init__(
+        self, leading: Callable[[], Leading | str], followers: Followers, end_of: EndOf
+    ) -> None:
         """
         Args:
             leading: returns a sentence while the broker has not opened its store.
+            end_of: returns where a coordinator's partition ends.
         """
         self._leading = leading
         self._followers = followers
+        self._end_of = end_of
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -59,6 +64,6 @@ class FollowerRoutes:
                 "end": end,
                 "digest": f"{digest:032x}",
                 "downloads": self._followers.downloading_count,
-                "followers": self._followers.as_json(end),
+                "followers": self._followers.as_json(end, self._end_of),
             }
         )

@@ -45,7 +45,9 @@ from protocol.wire.primitives import ZERO_UUID
 from server.durability.fetch_waiters import ParkedFetch
 from server.handlers.shared.checkpoint_pieces import COORDINATOR_TOPICS
 from server.handlers.shared.metadata_log import (
+    NO_NODE,
     fetch_entries,
+    follower_id,
     is_on_internal_listener,
     may_follow,
     names_only_the_metadata,
@@ -282,9 +284,12 @@ class _Fetch:
         asked = self._topics.get(key)
         if asked is None:
             name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
-            may_read = not name or _may_read(name, self._context)
+            is_followed = _may_follow(name, self._context)
+            may_read = not name or is_followed or _may_read(name, self._context)
             topic_id = topic.topic_id if has_ids else None
-            asked = self._topics[key] = _AskedTopic(name, topic_id, may_read=may_read)
+            asked = self._topics[key] = _AskedTopic(
+                name, topic_id, may_read=may_read, is_followed=is_followed
+            )
         places, known = asked.places, self._partitions
         for wanted in partitions:
             place = places.setdefault(wanted.partition, len(known))
@@ -303,6 +308,8 @@ class _Fetch:
             self.has_fault = True
             return
         wanted = asked.wanted
+        if asked.topic.is_followed and wanted.replica_directory_id.int:
+            self._note_follower(asked.topic.name, wanted)
         read = partial(
             log.reader.read,
             Offset(wanted.fetch_offset),
@@ -330,6 +337,16 @@ class _Fetch:
             self._count_copies(asked.copied_bytes)
         elif asked.bytes:
             self._pinned.add(asked)
+
+    def _note_follower(self, name: str, wanted: FetchPartition) -> None:
+        connection, directory = self._context.connection, wanted.replica_directory_id
+        self._context.broker.followers.fetched(
+            follower_id(directory, NO_NODE),
+            connection.client_host,
+            name,
+            wanted.partition,
+            wanted.fetch_offset,
+        )
 
     def _drop(self, asked: _AskedPartition) -> None:
         """Drop what was read of a partition, because it is read again."""
@@ -359,12 +376,16 @@ class _Fetch:
             self._context.broker.answers.give_back(-change)
 
 
-def _may_read(name: str, context: RequestContext) -> bool:
-    """Returns whether a client may read a topic. Standbys follow the coordinators' topics."""
+def _may_follow(name: str, context: RequestContext) -> bool:
+    """Returns whether a topic is a coordinator's, and the client may follow it as a standby."""
     may_be_followed = name in COORDINATOR_TOPICS and is_on_internal_listener(context)
     # Quiet, because consumers may read these topics there too.
-    if may_be_followed and context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True):
-        return True
+    return may_be_followed and context.may(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True
+    )
+
+
+def _may_read(name: str, context: RequestContext) -> bool:
     return context.may(Operation.READ, ResourceType.TOPIC, name)
 
 
@@ -377,15 +398,19 @@ def _is_long(topics: Sequence[FetchTopic]) -> bool:
 class _AskedTopic:
     """One topic of a fetch."""
 
-    __slots__ = ("id", "may_read", "name", "places")
+    __slots__ = ("id", "is_followed", "may_read", "name", "places")
 
-    def __init__(self, name: str, topic_id: UUID | None, *, may_read: bool) -> None:
+    def __init__(
+        self, name: str, topic_id: UUID | None, *, may_read: bool, is_followed: bool
+    ) -> None:
         self.name = name
         """The topic's name; empty if the request gives an id that no topic has."""
         self.id = topic_id
         """The topic's id; None if the request gives its name."""
         self.may_read = may_read
         """Whether the client may read the topic."""
+        self.is_followed = is_followed
+        """Whether it is a coordinator's topic, and the client may follow it as a standby."""
         self.places: dict[int, int] = {}
         """Maps a partition number to its position among all requested partitions."""
 

@@ -1,4 +1,4 @@
-"""What a leader knows about the followers of the metadata's log, and what it allows them.
+"""What a leader knows about the followers of its logs, and what it allows them.
 
 A follower shows up with its first request and is forgotten when `FOLLOWERS_MAX` others were seen since.
 Nothing of it is needed to answer: a leader that has restarted learns all of it again.
@@ -15,7 +15,7 @@ Source: KIP-630; Ongaro, Log Compaction in Raft, section 3 (slow followers).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replog.entry import SnapshotId
 from storage.threads import any_thread, loop_thread
@@ -44,6 +44,23 @@ class FollowerFacts:
     """The bytes that it has of the snapshot that it downloads; None while it downloads none."""
     size: int = 0
     """The size of that snapshot."""
+    copies: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Where its copies of the coordinators' partitions end, by topic and number."""
+
+
+EndOf = Callable[[str, int], int]
+"""Returns where the log of a topic's partition ends; 0 if it does not exist any longer."""
+
+
+def copies_of(facts: FollowerFacts, end_of: EndOf) -> dict[str, tuple[int, int]]:
+    """Returns how many partitions of each coordinator's topic a follower copies, and the offsets it
+    lacks."""
+    found: dict[str, tuple[int, int]] = {}
+    # Copied first: the loop adds entries while another thread reads them.
+    for (name, partition), end in sorted(facts.copies.copy().items()):
+        count, lag = found.get(name, (0, 0))
+        found[name] = count + 1, lag + max(0, end_of(name, partition) - end)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +103,12 @@ class Followers:
         """Returns the followers, the least recently seen first."""
         return list(self._known.values())
 
-    def as_json(self, end: int) -> list[dict[str, object]]:
+    def as_json(self, end: int, end_of: EndOf) -> list[dict[str, object]]:
         """Returns the followers for programs, the last one seen first.
 
         Args:
-            end: where the leader's log ends.
+            end: where the metadata's log ends.
+            end_of: returns where a coordinator's partition ends.
         """
         now_s = self._clock()
         return [
@@ -104,6 +122,10 @@ class Followers:
                 "download": None
                 if each.position is None
                 else {"position": each.position, "size": each.size},
+                "coordinators": [
+                    {"name": name, "partitions": count, "lag": lag}
+                    for name, (count, lag) in copies_of(each, end_of).items()
+                ],
             }
             for each in reversed(self._known.values())
         ]
@@ -124,6 +146,11 @@ class Followers:
         if len(self._known) > FOLLOWERS_MAX:
             del self._known[next(iter(self._known))]
         return facts
+
+    def fetched(self, follower: str, host: str, topic: str, partition: int, end: int) -> None:
+        """Note that a follower asks for a coordinator's existing partition, from its copy's end on."""
+        facts = self._known.get(follower) or self.seen(follower, host)
+        facts.copies[topic, partition] = end
 
     def admit(self, follower: str, snapshot: SnapshotId | None = None) -> bool:
         """Let a follower read the next piece of a snapshot, which is pinned from now on.

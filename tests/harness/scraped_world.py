@@ -170,7 +170,15 @@ class ScrapedWorld:
                     skipped_offsets_total=3,
                 )
             },
-            followers=(FollowerFacts(id="f", lag_entries=3, seen_seconds_ago=1.5, installs=2),),
+            followers=(
+                FollowerFacts(
+                    id="f",
+                    lag_entries=3,
+                    seen_seconds_ago=1.5,
+                    installs=2,
+                    copy_lag={"__transaction_state": 4},
+                ),
+            ),
             checkpoints={("__consumer_offsets", "49"): CHECKPOINT},
             certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
-from cli.standby.progress import LINE_SECONDS, Progress, State
+from cli.standby.progress import LAG_OFFSETS_MAX, LINE_SECONDS, Progress, State
 
 MIB = 1 << 20
 
@@ -94,3 +95,25 @@ def test_programs_get_everything_as_one_object_a_line() -> None:
     assert (found["state"], found["end"], found["lag"]) == ("catching-up", 50, 3)
     assert found["digest"] == f"{0xAB:032x}"
     assert found["seen_seconds_ago"] == 0
+
+
+def topic(lag: int = 0, *waiting: str) -> TopicFacts:
+    return TopicFacts(
+        name="__consumer_offsets", partitions=2, lag=lag, installs=0, waiting=waiting, disk_bytes=1
+    )
+
+
+def test_it_is_ready_once_it_has_metadata_groups_and_transactions(screen: Screen) -> None:
+    progress = screen.progress
+    progress.enter(State.CONNECTING)
+    assert progress.not_ready == "connecting"
+    progress.answered(facts(50), 2, 50)
+    assert "not asked for yet" in str(progress.not_ready)
+    progress.coordinators_answered((topic(LAG_OFFSETS_MAX),))
+    assert progress.not_ready is None
+    progress.coordinators_answered((topic(LAG_OFFSETS_MAX + 1),))
+    assert progress.not_ready == "__consumer_offsets: 10,001 offsets behind"
+    progress.coordinators_answered((topic(0, "it needs a checkpoint"),))
+    assert progress.not_ready == "__consumer_offsets: it needs a checkpoint"
+    progress.coordinators_wait("no route")
+    assert progress.not_ready == "the coordinators' topics: no route"

@@ -96,7 +96,10 @@ def test_programs_get_each_follower_with_its_lag_and_its_download(world: World) 
     followers.took(followers.seen("b", "10.0.0.2"), 10, 40)
     world.now_s += 1
 
-    newest, oldest = followers.as_json(12)
+    followers.fetched("a", "10.0.0.1", "__consumer_offsets", 3, 90)
+    followers.fetched("a", "10.0.0.1", "__consumer_offsets", 4, 100)
+    followers.fetched("a", "10.0.0.1", "__consumer_offsets", 3, 95)
+    newest, oldest = followers.as_json(12, lambda topic, partition: 100)
 
     assert newest["download"] == {"position": 10, "size": 40}
     assert oldest == {
@@ -107,4 +110,6 @@ def test_programs_get_each_follower_with_its_lag_and_its_download(world: World) 
         "seen_seconds_ago": 6.0,
         "installs": 0,
         "download": None,
+        "coordinators": [{"name": "__consumer_offsets", "partitions": 2, "lag": 5}],
     }
+    assert newest["coordinators"] == []
