@@ -23,6 +23,7 @@ from cli.base.output import print_json
 from cli.doctor import findings, probes, tls
 from cli.doctor.coordinator_checkpoints import coordinator_loads
 from cli.doctor.findings import Finding, Status, fault, fine, warning
+from cli.doctor.followers import check_replication
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from replog.replica import sizes_in
 from replog.trigger import ReplayRate
@@ -118,6 +119,7 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
         yield from _check_listener(listener)
         if listener.security_protocol.has_tls:
             yield tls.check_certificate(listener, config, datetime.now(UTC))
+    yield from check_replication(config)
 
 
 class _CapturedWarnings(logging.Handler):

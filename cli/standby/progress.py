@@ -19,12 +19,8 @@ from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.text import time_text
 from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
+from server.metadata.followers import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
-LAG_ENTRIES_MAX = 1_000
-"""A standby that is current stays so while it lacks at most this many entries: the leader appends
-while it answers."""
-LAG_OFFSETS_MAX = 10_000
-"""A standby is ready while its copies of a coordinator's topic lack at most this many offsets."""
 LINE_SECONDS = 1.0
 """The time between two lines about a download."""
 

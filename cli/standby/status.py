@@ -11,12 +11,11 @@ from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.command_end import EXIT_FAILED
 from cli.base.output import print_json, print_table
 from cli.compact.client import connected
-from cli.standby.progress import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX, State
+from cli.standby.progress import State
+from server.metadata.followers import AWAY_SECONDS, LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
 Json = dict[str, Any]
 
-AWAY_SECONDS = 60.0
-"""A follower that was not seen for longer is away; one that follows asks at least every few seconds."""
 TITLES = (
     "STANDBY", "HOST", "END", "LAG", "COORDINATORS' LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD",
 )  # fmt: skip

@@ -23,6 +23,11 @@ from storage.threads import any_thread, loop_thread
 FOLLOWERS_MAX = 100
 """The most followers that are remembered."""
 PIN_SECONDS = 60.0
+AWAY_SECONDS = 60.0
+"""A follower that was not seen for longer is away; one that follows asks at least every few seconds."""
+LAG_ENTRIES_MAX, LAG_OFFSETS_MAX = 1_000, 10_000
+"""A follower is behind if it lacks more entries of the metadata's log, or offsets of a coordinator's
+topic: the leader appends while it answers."""
 RETRY_SECONDS = 1.0
 """When a follower that was not admitted may ask again; it decides how much longer it waits."""
 

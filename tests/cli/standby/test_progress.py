@@ -8,7 +8,8 @@ import pytest
 
 from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
-from cli.standby.progress import LAG_OFFSETS_MAX, LINE_SECONDS, Progress, State
+from cli.standby.progress import LINE_SECONDS, Progress, State
+from server.metadata.followers import LAG_OFFSETS_MAX
 
 MIB = 1 << 20
 
