@@ -276,13 +276,7 @@ class Link:
         if found is None or partition.partition >= found.facts.partitions_count:
             reason = f"the source no longer has {partition}: promote the mirror to keep it"
             return Verdict(guard=Guard.GONE, reason=reason)
-        if not answer.error_code and not answer.error:
-            mirror.tombstones.note(
-                self._now_ms(),
-                source_end=answer.high_watermark,
-                end=mirror.log.log_end_offset,
-                is_empty=mirror.is_empty,
-            )
+        mirror.noted(answer)
         return judge(
             answer,
             mirror.place,

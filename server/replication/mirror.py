@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from protocol.wire.numbers import Offset
 from server.client.pauses import MIRROR, Pauses
-from server.replication.findings import Place, Verdict
+from server.replication.findings import Place, SourceAnswer, Verdict
 from server.replication.state_table import (
     MIRROR_STATES,
     Action,
@@ -152,6 +152,20 @@ class Mirror:
     def slot_committed(self, now_ms: int, offset: Offset, metadata: str) -> None:
         """Note what the source has."""
         self.slot, self.slot_ms = (offset, metadata), now_ms
+
+    def noted(self, answer: SourceAnswer) -> None:
+        """Note where the source's log ends, if it says so, before its answer is judged.
+
+        Only the synced end counts for tombstones: after a crash the log may end there.
+        """
+        if answer.error_code or answer.error:
+            return
+        self.tombstones.note(
+            self._now_ms(),
+            source_end=answer.high_watermark,
+            end=self.log.high_watermark,
+            is_empty=self.is_empty,
+        )
 
     def answered(self, verdict: Verdict) -> Action:
         """Take the source's answer. Returns what to do."""

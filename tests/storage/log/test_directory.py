@@ -9,10 +9,12 @@ from random import Random
 
 import pytest
 
+from protocol.wire.numbers import Epoch
 from storage.files.errors import (
     DamagedFile,
     DirectoryLocked,
     DirectoryOffline,
+    DiskError,
     ForeignDirectory,
     FormatFromTheFuture,
     LogOffline,
@@ -75,6 +77,32 @@ def test_start_counter_is_the_leader_epoch_and_grows_at_each_start() -> None:
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     epochs += [crashed.leader_epoch, opened(disk).leader_epoch]
     assert epochs == sorted(set(epochs))
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_start_leads_above_every_epoch_that_was_let_in(loss: Loss) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    for epoch in (5, 90, 7):
+        directory.raise_epoch(Epoch(epoch))
+    assert opened(disk.after_crash(loss, Random(0))).leader_epoch > 90
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_crash_while_the_epoch_is_raised_leaves_a_directory_that_starts(loss: Loss) -> None:
+    for operation in range(1, 100):
+        disk = MemoryFileSystem()
+        directory = opened(disk)
+        before = directory.leader_epoch
+        disk.faults.fail_nth(operation, errno.EIO)
+        try:
+            directory.raise_epoch(Epoch(90))
+        except DiskError:
+            assert opened(disk.after_crash(loss, Random(operation))).leader_epoch > before
+        else:
+            assert operation > 3, "each step failed once"
+            return
+    raise AssertionError("it never succeeds")
 
 
 def test_directory_is_clean_only_between_a_stop_and_the_next_start() -> None:

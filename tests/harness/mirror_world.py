@@ -1,0 +1,343 @@
+"""A source and its mirror in a simulation: logs on disks in memory, one clock, a seed for every choice.
+
+The source is written, cleaned, and led by another broker after an unclean election; the mirror fetches
+with random bounds, loses answers, crashes, is paused, and is cleaned for itself. Answers are built from
+the source's log as its broker would, and go through the same judgement, table and writer as in a
+broker.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, ParamSpec, TypeVar
+
+from protocol.records.record_batch import Record
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
+from server.replication.findings import SourceAnswer, SourceTopic, judge
+from server.replication.mirror import Mirror
+from server.replication.requests import Fetched
+from server.replication.state_table import FINAL, Action, Event, Guard, MirrorState
+from server.replication.writer import MirrorWriter
+from server.runtime.turns import Turns
+from storage.log.log import PartitionLog
+from storage.segment.reader import Isolation
+from tests.harness.compacted_log import CONFIG, CompactedLog
+from tests.harness.log_transactions import committed_offsets
+from tests.harness.memory_fs import Loss
+from tests.harness.transactional_producer import TransactionalProducer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TOPIC_ID = uuid.UUID(int=7)
+KEYS = [b"k%d" % number for number in range(8)]
+RETENTION_MS = 40_000
+"""Of tombstones at the source."""
+STEP_MS = (1, 20, 20, 200)
+"""The time between two steps."""
+SMALL = replace(CONFIG, delete_retention_ms=RETENTION_MS, segment_bytes=600)
+TOPIC = SourceTopic(
+    topic_id=TOPIC_ID,
+    partitions_count=1,
+    compacts=True,
+    deletes=False,
+    delete_retention_ms=RETENTION_MS,
+)
+
+
+class AtOnce:
+    """Runs the work of an executor in the calling thread."""
+
+    async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return work(*args, **kwargs)
+
+
+class Commit:
+    """A group commit that syncs when it is asked to wait, or by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def appended(self, log: PartitionLog) -> None:
+        if self._random.random() < 0.7:
+            log.advance_high_watermark(log.sync())
+
+    async def durable(self, log: PartitionLog, offset: int) -> bool:
+        log.advance_high_watermark(log.sync())
+        return True
+
+    def abandon(self, log: PartitionLog) -> None:
+        """Nobody waits."""
+
+
+class StartCounter:
+    """The start counter of the mirror's log directory."""
+
+    directory_id = "AAAAAAAAAAAAAAAAAAAAAg"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def raise_epoch(self, epoch: Epoch) -> None:
+        self.count = max(self.count, epoch)
+
+
+class MirrorWorld:
+    """One source and one mirror."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.source = CompactedLog(SMALL)
+        self.copy = CompactedLog(replace(SMALL, delete_retention_ms=0))
+        self.lags = seed // 4 % 2 == 1
+        """Whether time passes so fast that the source removes tombstones before the mirror has them."""
+        self.compacts_copy = self.random.random() < 0.5
+        self.counter = StartCounter()
+        self.history: dict[int, Record] = {}
+        """Every record that the source ever had at an offset, as it is now: a diverging one was
+        replaced."""
+        self.slot_ms: int | None = None
+        """What the slot at the source remembers."""
+        self.mirror = self._opened()
+        self.transactions: dict[int, TransactionalProducer] = {}
+        self.elections = 0
+        self.stops: set[Guard] = set()
+        """Why the mirror has failed now and then."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.source.now_ms
+
+    def _opened(self) -> Mirror:
+        mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=self.slot_ms)
+        mirror.slot_committed(0, Offset(0), "")
+        commit: Any = Commit(self.random)
+        disk: Any = AtOnce()
+        directory: Any = self.counter
+
+        async def make_files(_: PartitionLog) -> None:
+            """They are made."""
+
+        self.writer = MirrorWriter(
+            commit,
+            make_files,
+            [directory],
+            disk=disk,
+            turns=Turns(),
+            now_ms=lambda: self.now_ms,
+        )
+        return mirror
+
+    # ---------------------------------------------------------------- steps
+
+    async def run(self, steps: int) -> None:
+        """Take random steps; after each the mirror has only what the source had."""
+        for _ in range(steps):
+            await self._step()
+            self._check()
+
+    async def settle(self) -> None:
+        """Let the mirror copy until it has everything, or only an operator can decide."""
+        resumed = 0
+        for _ in range(300):
+            if self.mirror.state is MirrorState.FAILED:
+                if resumed == 3:
+                    return
+                resumed += 1
+                self._write()
+            if self.mirror.state not in (MirrorState.CHECKING, MirrorState.COPYING):
+                self.mirror.happened(Event.RESUME)
+            await self._fetch(is_lost=False)
+            self.copy.log.advance_high_watermark(self.copy.log.sync())
+            self._check()
+            is_level = self.copy.log.log_end_offset == self.source.log.high_watermark
+            if is_level and self.mirror.state is MirrorState.COPYING:
+                return
+        raise AssertionError(f"it does not end: {self.mirror.facts()}")
+
+    async def _step(self) -> None:
+        self._pass_time(self.random.choice(STEP_MS) * (10 if self.lags else 1))
+        choice = self.random.random()
+        if choice < 0.40:
+            self._write()
+        elif choice < 0.70:
+            await self._fetch(is_lost=self.random.random() < 0.1)
+        elif choice < 0.78:
+            self.source.clean()
+        elif choice < 0.84:
+            self._clean_copy()
+        elif choice < 0.88:
+            self._restart_copy()
+        elif choice < 0.89:
+            self._pass_time(RETENTION_MS // 8)
+        elif choice < 0.93:
+            self.mirror.happened(Event.PAUSE)
+        elif choice < 0.99:
+            self.mirror.happened(Event.RESUME)
+        else:
+            self._elect()
+
+    def _pass_time(self, by_ms: int) -> None:
+        self.source.now_ms += by_ms
+        self.copy.now_ms = self.source.now_ms
+        self.mirror.make_due()
+
+    def _write(self) -> None:
+        before = self.source.log.log_end_offset
+        choice = self.random.random()
+        if choice < 0.7:
+            count = self.random.randrange(1, 4)
+            self.source.append(*[(self.random.choice(KEYS), self._value()) for _ in range(count)])
+        elif choice < 0.85:
+            producer_id = self.elections * 3 + self.random.randrange(3)
+            producer = self.transactions.setdefault(
+                producer_id, TransactionalProducer(self.source, producer_id)
+            )
+            producer.send((self.random.choice(KEYS), self._value()))
+        elif self.transactions:
+            producer_id = self.random.choice(sorted(self.transactions))
+            producer = self.transactions[producer_id]
+            self.random.choice((producer.commit, producer.abort))()
+        self._remember(before)
+
+    def _value(self) -> bytes | None:
+        return None if self.random.random() < 0.3 else b"%d" % self.random.randrange(1 << 20)
+
+    def _remember(self, start: int) -> None:
+        for record in self.source.records(start):
+            self.history[record.offset] = record
+
+    def _clean_copy(self) -> None:
+        if self.compacts_copy:
+            self.copy.clean()
+
+    def _restart_copy(self) -> None:
+        self.copy.reopen(
+            is_clean=self.random.random() < 0.3,
+            loss=self.random.choice((Loss.EVERYTHING, Loss.NOTHING)),
+        )
+        self.counter.count += 1
+        assert self.counter.count > self.copy.log.epochs.latest, (
+            "a start would lead with a known epoch"
+        )
+        self.mirror = self._opened()
+
+    def _elect(self) -> None:
+        """Let a replica of the source lead that lacks its last records.
+
+        It has not cleaned away anything because of a record that it lacks.
+        """
+        log = self.source.log
+        offset = max(log.clean_offset, log.log_end_offset - self.random.randrange(6))
+        log.truncate_to(Offset(offset))
+        self.transactions.clear()
+        self.elections += 1
+        for each in [each for each in self.history if each >= log.log_end_offset]:
+            del self.history[each]
+        log.lead_above(log.leader_epoch)
+        if self.random.random() < 0.7:
+            self._write()
+
+    # ---------------------------------------------------------------- fetching
+
+    async def _fetch(self, *, is_lost: bool) -> None:
+        """Ask once. Between the answer and its arrival the source may have changed."""
+        mirror = self.mirror
+        if not mirror.is_asking:
+            return
+        fetched = self._lost() if is_lost else self._answer(mirror)
+        if self.random.random() < 0.2:
+            self._write()
+        answer = fetched.answer
+        mirror.noted(answer)
+        missed = "" if mirror.is_empty else mirror.tombstones.missed(self.now_ms, RETENTION_MS)
+        verdict = judge(
+            answer,
+            mirror.place,
+            topic=TOPIC,
+            mirrored_id=TOPIC_ID,
+            sparse_level=1,
+            missed_tombstones=missed,
+        )
+        if verdict.guard in FINAL:
+            self.stops.add(verdict.guard)
+        action = mirror.answered(verdict)
+        if answer.high_watermark >= 0:
+            mirror.source_end = answer.high_watermark
+        if action is Action.APPEND and answer.error_code:
+            mirror.asks_epoch = False
+        elif action is Action.APPEND:
+            if len(fetched.records):
+                mirror.asks_epoch = True
+            await self.writer.append(mirror, fetched)
+        elif action is Action.CUT:
+            await self.writer.cut(mirror, verdict)
+        elif action is Action.SKIP:
+            await self.writer.skip(mirror, verdict)
+        if self.random.random() < 0.5:
+            self.slot_ms = mirror.tombstones.safe_ms
+
+    def _lost(self) -> Fetched:
+        return Fetched(answer=SourceAnswer(error="no answer"), records=b"", is_complete=False)
+
+    def _answer(self, mirror: Mirror) -> Fetched:
+        """Returns what the source's broker answers."""
+        log, place = self.source.log, mirror.place
+        has_room = self.random.random() < 0.9
+        found = log.reader.read(
+            place.end,
+            max_bytes=self.random.choice((50, 200, 5_000)),
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
+            last_fetched_epoch=place.last_epoch if mirror.asks_epoch else Epoch(-1),
+        )
+        if isinstance(found, ErrorCode):
+            # The copier asks where the log starts and ends.
+            answer = SourceAnswer(
+                error_code=found, start=log.log_start_offset, high_watermark=log.high_watermark
+            )
+            return Fetched(answer=answer, records=b"", is_complete=True)
+        records = b"".join(region.read_bytes() for region in found.regions)
+        for region in found.regions:
+            region.release()
+        answer = SourceAnswer(
+            start=found.log_start_offset,
+            high_watermark=found.high_watermark,
+            diverging=found.diverging_epoch,
+        )
+        if not has_room:
+            # Another partition has filled the answer.
+            return Fetched(answer=answer, records=b"", is_complete=False)
+        return Fetched(answer=answer, records=records, is_complete=True)
+
+    # ---------------------------------------------------------------- what must hold
+
+    def _check(self) -> None:
+        log = self.copy.log
+        assert log.leader_epoch > log.epochs.latest, "clients would see epochs from the future"
+        assert self.counter.count >= log.epochs.latest
+
+    def diverges(self) -> bool:
+        """Returns whether a record of the mirror is not the one that its source had at the offset."""
+        return any(
+            self.history.get(record.offset) != record
+            for record in self.copy.records()
+            if record.key is not None
+        )
+
+    def last_values(self, of: CompactedLog) -> dict[bytes, bytes]:
+        """Returns the last committed value of each key."""
+        committed = set(committed_offsets(of.log))
+        found: dict[bytes, bytes] = {}
+        for record in of.records():
+            if record.key is None or record.offset not in committed:
+                continue
+            if record.value is None:
+                found.pop(record.key, None)
+            else:
+                found[record.key] = record.value
+        return found

@@ -1,0 +1,115 @@
+"""A source and a mirror in a simulation: whatever happens to both, the mirror ends with the source's
+state.
+
+KOMPAKT_MIRROR_SEEDS sets how many seeds there are, KOMPAKT_MIRROR_SEED the first one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from protocol.wire.numbers import Epoch
+from server.replication.findings import Place
+from server.replication.state_table import FINAL, Guard, MirrorState
+from server.replication.tombstones import TombstoneWatch
+from server.replication.writer import MirrorWriter
+from storage.log.log import PartitionLog
+from tests.harness.mirror_world import MirrorWorld, StartCounter
+
+SEEDS = int(os.environ.get("KOMPAKT_MIRROR_SEEDS", "80"))
+FIRST = int(os.environ.get("KOMPAKT_MIRROR_SEED", "0"))
+STEPS = 150
+PARTS = 4
+
+
+def simulated(seed: int) -> MirrorWorld:
+    """Simulate one seed to its end, and compare both sides. A failure names the seed, which repeats
+    it."""
+    world = MirrorWorld(seed)
+
+    async def run() -> None:
+        await world.run(STEPS)
+        await world.settle()
+
+    try:
+        asyncio.run(run())
+        if world.mirror.state is MirrorState.FAILED:
+            assert world.stops & set(FINAL), "an operator decides only what may lose records"
+        else:
+            assert not world.diverges(), "a record is not the source's"
+            assert world.last_values(world.copy) == world.last_values(world.source)
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {world.mirror.facts()}")
+        raise
+    return world
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_mirror_ends_with_the_sources_state_or_waits_for_an_operator(part: int) -> None:
+    worlds = [simulated(seed) for seed in range(FIRST + part, FIRST + SEEDS, PARTS)]
+
+    ends = Counter(world.mirror.state for world in worlds if not world.lags)
+    stops = Counter(guard for world in worlds for guard in world.stops)
+    if len(worlds) > 10:
+        assert ends[MirrorState.COPYING] > ends.total() // 2, (ends, stops)
+        assert stops[Guard.MISSED_TOMBSTONES] > 0, stops
+
+
+def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy on, however long the mirror has lagged."""
+    monkeypatch.setattr(TombstoneWatch, "missed", lambda *_: "")
+
+
+def gaps_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take an answer that was empty for want of room for a gap."""
+
+    def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
+        log, end = mirror.log, fetched.answer.high_watermark  # type: ignore[attr-defined]
+        if not len(fetched.records) and end > log.log_end_offset:  # type: ignore[attr-defined]
+            log.advance_end(end, leader_epoch=Epoch(max(log.epochs.latest, 0)))
+
+    monkeypatch.setattr(MirrorWriter, "_follow_end", follow_end)
+
+
+def without_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not say the last epoch, so that the source cannot say where the logs diverge."""
+    monkeypatch.setattr(Place, "last_epoch", Epoch(-1))
+
+
+def without_raising_the_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the source's epochs at a restart."""
+    monkeypatch.setattr(StartCounter, "raise_epoch", lambda *_: None)
+
+
+def without_leading_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lead with the directory's epoch, whatever the batches have."""
+    monkeypatch.setattr(PartitionLog, "lead_above", lambda *_: None)
+
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+FAULTS: dict[Fault, int] = {
+    without_tombstones: 280,
+    gaps_by_mistake: 0,
+    without_epochs: 0,
+    without_raising_the_counter: 0,
+    without_leading_above: 0,
+}
+"""Each fault, with a seed a few before the first one that finds it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_the_simulation_finds_a_fault(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    fault(monkeypatch)
+    found = []
+    for seed in range(FAULTS[fault], FAULTS[fault] + 400):
+        try:
+            simulated(seed)
+        except Exception as error:  # noqa: BLE001 - any failure is what the test wants
+            found.append((seed, error))
+            break
+    assert found, "the fault passed"
