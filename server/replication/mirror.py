@@ -107,7 +107,9 @@ class Mirror:
         self.slot: tuple[Offset, str] | None = None
         """The offset and metadata last committed at the source; None before the first commit."""
         self.slot_ms = 0
-        self.tombstones = TombstoneWatch(safe_ms)
+        # An empty mirror lacks no tombstone: it has no older value. The first slot remembers that, before
+        # anything is copied.
+        self.tombstones = TombstoneWatch(now_ms() if safe_ms is None and self.is_empty else safe_ms)
         self.turn = 0
         """Grows each time the source has sent records: who had them longest ago is asked for first."""
         self.asks_epoch = True
