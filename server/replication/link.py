@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from metrics.facts import LinkFacts
+from protocol.wire.error_codes import ErrorCode
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
@@ -37,7 +38,8 @@ from server.replication.slots import (
 from server.replication.source_topics import FoundTopics, find_topics
 from server.replication.state_table import Event, Guard
 from server.replication.writer import MirrorWriter
-from server.runtime.tasks import spawn
+from server.runtime.tasks import report_failure, spawn
+from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -47,6 +49,17 @@ _log = logging.getLogger("server.replication")
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
 OWN_CLUSTER = "the source is this cluster itself"
+NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
+CHANGED = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors after which the link looks at the source's topics once more."""
 
 
 @loop_thread
@@ -59,6 +72,7 @@ class Link:
         "_cluster_id",
         "_copiers",
         "_found",
+        "_is_stale",
         "_led_by",
         "_mirrors",
         "_now_ms",
@@ -108,6 +122,8 @@ class Link:
         self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[str, list[TopicPartition]] = {}
         self._mirrors: dict[TopicPartition, Mirror] = {}
+        self._is_stale = False
+        """Whether a source's answer shows that its topics or leaders have changed."""
         self._promoted: list[Mirror] = []
         """Mirrors that were promoted since the start: they count in totals, which never fall."""
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
@@ -191,11 +207,17 @@ class Link:
             try:
                 async with connected(self.spec.bootstrap, self._access) as client:
                     await self._follow(client)
-            except ClientFailed as error:
-                if self.reason != str(error):
-                    _log.warning("link %s: %s", self.spec.name, error)
-                self.reason = str(error)
-                await asyncio.sleep(self._pauses.next())
+            except (ClientFailed, StorageError) as error:
+                self._failed(str(error))
+            except Exception as error:  # noqa: BLE001 - a link that ends would say nothing more
+                report_failure(f"link {self.spec.name}", error)
+                self._failed(f"an unexpected error, which the log has: {error}")
+            await asyncio.sleep(self._pauses.next())
+
+    def _failed(self, reason: str) -> None:
+        if self.reason != reason:
+            _log.warning("link %s: %s", self.spec.name, reason)
+        self.reason = reason
 
     async def _follow(self, client: BrokerClient) -> None:
         address = await coordinator_address(client, self.spec.group)
@@ -207,7 +229,7 @@ class Link:
                 self.reason = ""
                 self._pauses.reset()
                 until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
-                while asyncio.get_running_loop().time() < until_s:
+                while asyncio.get_running_loop().time() < until_s and not self._is_stale:
                     await self._commit(coordinator)
                     await asyncio.sleep(SLOTS_SECONDS)
 
@@ -218,6 +240,7 @@ class Link:
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""
+        self._is_stale = False
         found = await find_topics(client, self.spec)
         if found.cluster_id == self._cluster_id:
             raise ClientFailed(OWN_CLUSTER)
@@ -229,6 +252,16 @@ class Link:
             if partition not in self._mirrors or self._mirrors[partition].log is not log:
                 self._mirrors[partition] = self._new_mirror(log)
         self._start_copiers()
+        self._tell_those_that_nobody_leads()
+
+    def _tell_those_that_nobody_leads(self) -> None:
+        """Judge the mirrors for which no broker of the source can be asked."""
+        led = {partition for each in self._led_by.values() for partition in each}
+        for partition in self._mirrors.keys() - led:
+            mirror = self._mirrors[partition]
+            mirror.make_due()
+            if mirror.is_asking:
+                mirror.answered(self.judge(mirror, NO_LEADER))
 
     def _new_mirror(self, log: PartitionLog) -> Mirror:
         _, metadata = self._stored.get(log.topic_partition, (0, None))
@@ -276,6 +309,7 @@ class Link:
         if found is None or partition.partition >= found.facts.partitions_count:
             reason = f"the source no longer has {partition}: promote the mirror to keep it"
             return Verdict(guard=Guard.GONE, reason=reason)
+        self._is_stale = self._is_stale or answer.error_code in CHANGED
         mirror.noted(answer)
         return judge(
             answer,

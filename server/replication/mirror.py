@@ -106,10 +106,13 @@ class Mirror:
         self.source_end = UNKNOWN
         self.slot: tuple[Offset, str] | None = None
         """The offset and metadata last committed at the source; None before the first commit."""
-        self.slot_ms = 0 # An empty mirror lacks no tombstone, because it has no older value. The first
-        slot says so, before # anything is copied. self.tombstones = TombstoneWatch(now_ms() if safe_ms
-        is None and self.is_empty else safe_ms) self.turn = 0 """Grows each time the source has sent
-        records: who had them longest ago is asked for first."""
+        self.slot_ms = 0
+        # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
+        # before anything is copied.
+        is_new = safe_ms is None and self.is_empty
+        self.tombstones = TombstoneWatch(now_ms() if is_new else safe_ms)
+        self.turn = 0
+        """Grows each time the source has sent records: who had them longest ago is asked for first."""
         self.asks_epoch = True
         """Whether the next fetch says the last epoch. A source that knows no epochs cannot answer it."""
         self.copied_bytes = 0

@@ -22,6 +22,7 @@ from server.replication import mirror as mirror_module
 from server.replication.link_spec import parse_link
 from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.slots import safe_ms_of
+from server.replication.source_topics import find_topics
 from server.topics.topic import Topic, TopicRefused
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
@@ -281,6 +282,50 @@ async def test_a_topic_that_was_created_again_stops_the_mirror(tmp_path: Path) -
         ours = mirror_log(target)
         assert ours is not None
         assert read_all(ours) == before
+
+
+async def test_a_topic_that_was_deleted_stops_the_mirror_which_keeps_its_records(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.create("other")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source, topics=["t", "other"])
+        before = await until_equal(source, target)
+        topic = source.broker.topics.get("t")
+        assert topic is not None
+        await source.broker.topics.delete(topic)
+
+        def found() -> dict[str, Any]:
+            rows: list[dict[str, Any]] = status(target)["partitions"]
+            return next(each for each in rows if each["topic"] == "t")
+
+        await until(lambda: found()["state"] == "failed", lambda: status(target))
+        assert "no longer has t-0" in found()["reason"]
+        ours = mirror_log(target)
+        assert ours is not None
+        assert read_all(ours) == before
+
+
+async def test_a_link_survives_what_nobody_expects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        find, calls = find_topics, 0
+
+        async def once_wrong(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise ZeroDivisionError("a mistake")
+            return await find(*arguments)
+
+        monkeypatch.setattr(link_module, "find_topics", once_wrong)
+        await link(target, source)
+        await in_state(target, "copying")
+        assert status(target)["reason"] == ""
 
 
 async def test_a_diverging_mirror_is_cut_and_continues(tmp_path: Path) -> None:
