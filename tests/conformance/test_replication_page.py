@@ -186,7 +186,9 @@ def is_level(peers: Peers) -> bool:
 
 
 def end_of(bootstrap: str) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    """Returns the high watermark, which an open transaction does not hold back."""
+    settings = {"group.id": "reader", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=60)
         assert low == 0

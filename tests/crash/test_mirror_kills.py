@@ -84,7 +84,8 @@ def is_level(typed: TypedCommands, source: BrokerProcess) -> bool:
 
 def ends(broker: BrokerProcess) -> dict[int, int]:
     """Returns the high watermark of each partition."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "ends"})
+    settings = {"group.id": "ends", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     try:
         return {
             number: consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=60)[1]
