@@ -33,6 +33,7 @@ from bench.clients.compressed import compressed_figures
 from bench.clients.group_commit import group_commit_figures
 from bench.clients.groups import group_figures
 from bench.clients.idle_connections import idle_connection_figures
+from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
 from bench.replog.placements import placement_figures
@@ -77,6 +78,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "mostly_clean": mostly_clean_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
+    "mirrors": mirror_figures,
     "aborted": aborted_figures,
     "authorization": authorization_figures,
     "topics": topic_figures,

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from cleaner.rules.text import count_text
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.api_keys import APIS, ApiKey
@@ -33,6 +32,7 @@ from server.client.errors import (
     NoTls,
     Unreachable,
 )
+from server.client.frames import Frames
 from server.client.log_in import log_in
 
 M = TypeVar("M", bound=Message)
@@ -40,7 +40,6 @@ C = TypeVar("C", bound="BrokerClient")
 
 CONNECT_SECONDS_MAX = 5.0
 CALL_SECONDS_MAX = 60.0
-FRAME_BYTES_MAX = 1 << 30
 CLIENT_ID = b"kompakt"
 DEFAULT_PORT = 9092
 VERSION_ASKED_WITH = 0
@@ -54,15 +53,12 @@ _TAGGED_MAX = 100
 class BrokerClient:
     """Sends requests to one broker. Created by `connected` or `connect`."""
 
-    __slots__ = ("_address", "_correlation_id", "_reader", "_versions", "_writer")
+    __slots__ = ("_address", "_correlation_id", "_frames", "_versions")
 
-    def __init__(
-        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, address: str, frames: Frames) -> None:
         # Constant after construction.
         self._address = address
-        self._reader = reader
-        self._writer = writer
+        self._frames = frames
         # State.
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {
@@ -75,7 +71,7 @@ class BrokerClient:
 
     def close(self) -> None:
         """Close the connection."""
-        self._writer.close()
+        self._frames.close()
 
     async def learn_versions(self) -> None:
         """Ask the broker which versions it serves. Raises ClientFailed."""
@@ -125,8 +121,8 @@ class BrokerClient:
             raise ClientFailed(f"the broker at {self._address} does not support {api.name}")
         try:
             async with asyncio.timeout(CALL_SECONDS_MAX):
-                await self._send(request, version)
-                return self._read(await self._receive(), response_type, version)
+                self._send(request, version)
+                return self._read(await self._frames.receive(), response_type, version)
         except (OSError, EOFError, TimeoutError, ProtocolError) as error:
             raise _no_answer(self._address, error) from error
 
@@ -139,7 +135,7 @@ class BrokerClient:
         version = min(high, ours if version_max is None else version_max)
         return version if version >= max(low, APIS[key].served_min) else None
 
-    async def _send(self, request: Message, version: int) -> None:
+    def _send(self, request: Message, version: int) -> None:
         self._correlation_id += 1
         header = bytearray(
             _HEADER.pack(request.api_key, version, self._correlation_id, len(CLIENT_ID), CLIENT_ID)
@@ -147,14 +143,7 @@ class BrokerClient:
         if version >= request.flexible_since:
             header.append(0)
         payload = b"".join(map(_part_bytes, encode(request, version, header)))
-        self._writer.write(_SIZE.pack(len(payload)) + payload)
-        await self._writer.drain()
-
-    async def _receive(self) -> memoryview:
-        (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
-        if not _SIZE.size <= size <= FRAME_BYTES_MAX:
-            raise ProtocolError(f"a frame of {count_text(size, 'byte')}")
-        return memoryview(await self._reader.readexactly(size))
+        self._frames.send(_SIZE.pack(len(payload)) + payload)
 
     def _read(self, frame: memoryview, response_type: type[M], version: int) -> M:
         (correlation_id,) = _SIZE.unpack_from(frame)
@@ -196,15 +185,15 @@ async def connect(bootstrap: str, access: Access, kind: type[C]) -> C:
     return client
 
 
-async def _connect(
-    bootstrap: str, access: Access
-) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(bootstrap: str, access: Access) -> tuple[str, Frames]:
     failures = []
     for address in filter(None, map(str.strip, bootstrap.split(","))):
         host, port = parse_address(address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                return address, *await asyncio.open_connection(host, port, ssl=access.tls)
+                loop = asyncio.get_running_loop()
+                _, frames = await loop.create_connection(Frames, host, port, ssl=access.tls)
+                return address, frames
         except (OSError, TimeoutError) as error:
             failures.append(_no_answer(address, error))
     if not failures:

@@ -56,6 +56,9 @@ class Judge(Protocol):
     def source_id(self, mirror: Mirror) -> uuid.UUID | None:
         """Returns the id of the source's topic; None if it is gone."""
 
+    def may_have_gaps(self) -> bool:
+        """Returns whether this cluster can hold a log with gaps; else they are looked for."""
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means."""
 
@@ -189,7 +192,7 @@ class SourceCopier:
         if not mirror.is_asking:
             return  # It was paused or promoted meanwhile.
         answer = fetched.answer
-        if len(fetched.records):
+        if len(fetched.records) and not self._judge.may_have_gaps():
             gap = first_gap(memoryview(fetched.records), end=mirror.log.log_end_offset)
             answer = replace(answer, first_gap=gap)
         verdict = self._judge.judge(mirror, answer)

@@ -302,6 +302,10 @@ class Link:
         found = self._found.topics.get(mirror.log.topic_partition.topic)
         return None if found is None else found.facts.topic_id
 
+    def may_have_gaps(self) -> bool:
+        """Returns whether this cluster can hold a log with gaps."""
+        return self._sparse_level() > 0
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means for a partition."""
         partition = mirror.log.topic_partition
