@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,22 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.client.pauses import Pacing
 from server.metadata.features import SPARSE_LOG
+from server.metadata.store import Put
 from server.replication import link as link_module
 from server.replication import mirror as mirror_module
+from server.replication.findings import SourceTopic
 from server.replication.link_spec import parse_link
+from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.slots import safe_ms_of
 from server.replication.source_topics import find_topics
+from server.replication.source_topics import FoundTopic
+from server.topics.making import TopicMaking
+from server.topics.names import parse_id
 from server.topics.topic import Topic, TopicRefused
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
+from tests.harness.certificates import Certificates
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
@@ -494,6 +502,135 @@ async def test_a_link_goes_once_its_mirrors_are_promoted(tmp_path: Path) -> None
     async with serving_broker(tmp_path / "target") as target:
         assert target.broker.replication.shown() == []
         assert target.broker.topics.get("t") is not None
+
+
+async def test_a_link_that_is_creating_a_mirror_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        is_making, may_go_on = asyncio.Event(), asyncio.Event()
+        make = TopicMaking.make
+
+        async def held(*args: Any) -> Any:
+            is_making.set()
+            await may_go_on.wait()
+            return await make(*args)
+
+        monkeypatch.setattr(TopicMaking, "make", held)
+        await link(target, source)
+        await is_making.wait()
+        asyncio.get_running_loop().call_soon(may_go_on.set)
+        with pytest.raises(LinkRefused, match="promote them first"):
+            await target.broker.replication.delete(LINK)
+        await in_state(target, "copying")
+
+
+async def test_a_refresh_under_way_does_not_take_a_promoted_topic_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        reached, may_go_on = asyncio.Event(), asyncio.Event()
+        follow, refreshes = MirrorTopics.follow, 0
+
+        async def held(*args: Any) -> Any:
+            nonlocal refreshes
+            refreshes += 1
+            made = await follow(*args)
+            reached.set()
+            await may_go_on.wait()
+            return made
+
+        monkeypatch.setattr(MirrorTopics, "follow", held)
+        await reached.wait()
+        # The source has changed: what the refresh would do next must not reach the promoted topic.
+        await source.broker.topics.alter("t", lambda old, _: {**old, "segment.ms": "77000"})
+        await target.broker.replication.promote("t", is_forced=True)
+        may_go_on.set()
+        await until(lambda: refreshes > 2)
+        assert status(target)["partitions"] == []
+        assert "t is an ordinary topic here" in status(target)["problems"]["t"]
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert "segment.ms" not in found.overrides
+
+
+async def test_what_a_refresh_wants_of_a_topic_is_refused_once_it_is_promoted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as target:
+        own = {"mirror.link": LINK, "mirror.source.topic.id": "hupMRyNlRUanRQMZWmQ0dw"}
+        await target.broker.topics.create("t", partitions_count=1, overrides=own)
+        mirrored = target.broker.topics.get("t")
+        assert mirrored is not None
+        await target.broker.topics.alter("t", lambda *_: {})
+        facts = SourceTopic(
+            topic_id=parse_id(own["mirror.source.topic.id"]),
+            partitions_count=5,
+            compacts=False,
+            deletes=True,
+            delete_retention_ms=1,
+            holds_tombstones=False,
+        )
+        source = FoundTopic(name="t", facts=facts, overrides={"segment.ms": "77000"}, leaders={})
+        spec = parse_link(LINK, json.dumps({"bootstrap": "a", "topics": ["t"]}))
+        mirrors = MirrorTopics(target.broker.topics)
+        for partitions in (5, 1):
+            fewer = replace(source, facts=replace(facts, partitions_count=partitions))
+            refused = await mirrors._update(spec, mirrored, fewer)
+            assert isinstance(refused, TopicRefused)
+            assert "t was promoted" in refused.message
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert (len(found.partitions), found.overrides) == (1, {})
+
+
+async def test_a_link_whose_file_was_gone_runs_again_after_resume(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.pem"
+    certificate = Certificates(tmp_path).authority_file.read_bytes()
+    content = {
+        "bootstrap": "127.0.0.1:1",
+        "topics": ["t"],
+        "properties": {"security.protocol": "SSL", "ssl.truststore.location": str(authority)},
+    }
+    authority.write_bytes(certificate)
+    async with serving_broker(tmp_path / "target") as target:
+        await target.broker.replication.create(parse_link(LINK, json.dumps(content)))
+    authority.unlink()
+    async with serving_broker(tmp_path / "target") as target:
+        assert str(authority) in status(target)["reason"]
+        assert status(target)["bootstrap"] == "127.0.0.1:1"
+        await target.broker.replication.pause(LINK, is_paused=False)
+        assert str(authority) in status(target)["reason"]
+        authority.write_bytes(certificate)
+        await target.broker.replication.pause(LINK, is_paused=False)
+        await until(lambda: "no broker answers" in status(target)["reason"], lambda: status(target))
+
+
+async def test_a_stored_link_that_cannot_be_read_says_why_and_can_be_deleted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as target:
+        await target.broker._stores.cluster.txn((), [Put(key=f"/links/{LINK}", value="{")])
+    async with serving_broker(tmp_path) as target:
+        assert "link dr: " in status(target)["reason"]
+        with pytest.raises(LinkRefused, match="link dr: "):
+            await target.broker.replication.pause(LINK, is_paused=True)
+        await target.broker.replication.delete(LINK)
+        with pytest.raises(UnknownLink):
+            await target.broker.replication.pause(LINK, is_paused=True)
+
+
+async def test_a_source_that_calls_compaction_by_its_old_name_is_compacted(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await target.broker.features.set_levels({SPARSE_LOG: 0})
+        await source.create("t", cleanup_policy="dedupe")
+        await link(target, source)
+        await in_state(target, "upgrade-required")
 
 
 async def test_clients_read_a_mirror_and_cannot_write_to_it(tmp_path: Path) -> None:
