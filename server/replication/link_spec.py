@@ -33,7 +33,7 @@ PATTERN_MEMORY_MAX = 1 << 19
 """Bytes. 100 usual patterns need a tenth of it; to compile what fills it takes some milliseconds."""
 INTERNAL = "__"
 """Topics whose names begin so are the source's own."""
-HIDDEN = "(hidden)"
+HIDDEN = "<hidden>"
 
 
 class BadLink(Exception):
@@ -157,8 +157,8 @@ def without_secrets(content: str) -> str:
     """Returns the stored form of a link with the values of its client properties hidden."""
     try:
         fields = json.loads(content)
-        fields["properties"] = dict.fromkeys(fields["properties"], HIDDEN)
-    except (ValueError, TypeError, LookupError, RecursionError):
+        fields["properties"] = {name: HIDDEN for name, _ in fields["properties"].items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return HIDDEN
     return json.dumps(fields, separators=(",", ":"))
 

@@ -115,7 +115,7 @@ def test_a_link_whose_file_is_gone_can_still_be_read_from_the_store() -> None:
 def test_secrets_are_hidden_in_the_stored_form() -> None:
     spec = stored_link("dr", json.dumps(FINE | {"properties": {"ssl.key.password": "s3c"}}))
     shown = without_secrets(spec.stored())
-    assert json.loads(shown)["properties"] == {"ssl.key.password": "(hidden)"}
+    assert json.loads(shown)["properties"] == {"ssl.key.password": "<hidden>"}
     assert json.loads(shown)["bootstrap"] == spec.bootstrap
     for damaged in ("s3c", '"s3c"', '["s3c"]', '{"properties":"s3c"}', '{"secret":"s3c"}'):
         assert "s3c" not in without_secrets(damaged)
@@ -139,4 +139,4 @@ SPECS = st.builds(
 @given(SPECS)
 def test_every_link_is_read_as_it_was_stored(spec: LinkSpec) -> None:
     assert stored_link(spec.name, spec.stored()) == spec
-    assert set(json.loads(without_secrets(spec.stored()))["properties"].values()) <= {"(hidden)"}
+    assert set(json.loads(without_secrets(spec.stored()))["properties"].values()) <= {"<hidden>"}
