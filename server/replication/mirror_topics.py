@@ -16,7 +16,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.replication.link_spec import LinkSpec
 from server.replication.source_topics import FoundTopic
 from server.runtime.tasks import awaited
-from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID
+from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID, local_properties
 from server.topics.names import parse_id
 from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
@@ -122,7 +122,12 @@ class MirrorTopics:
         def as_source(before: Mapping[str, str], _: LogConfig) -> Mapping[str, str] | TopicRefused:
             if before.get(LINK) != spec.name:
                 return _promoted(topic.name)
-            own = {name: text for name, text in before.items() if name.startswith("mirror.")}
+            local = local_properties(before)
+            own = {
+                name: text
+                for name, text in before.items()
+                if name.startswith("mirror.") or name in local
+            }
             return {**source.overrides, **own}
 
         if as_source(topic.overrides, topic.config) == topic.overrides:

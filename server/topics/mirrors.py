@@ -4,6 +4,9 @@ A mirror is a topic with the properties `mirror.*`. They are stored with the top
 mirror in the transaction that creates it, and an ordinary topic again in the one that removes them. Its
 other properties are the source's, so it then has the source's policies.
 
+A client may set the others: such a property is local from then on (`LOCAL`), and no longer follows the
+source's until a client deletes it.
+
 `REFUSED` and `ALTERS_DATA` are the table of what gets POLICY_VIOLATION. Everything else is served: what
 reads, and groups that commit offsets.
 """
@@ -20,8 +23,9 @@ from storage.formats.log_config import LogConfig
 LINK = "mirror.link"
 SOURCE_ID = "mirror.source.topic.id"
 COMPACTION = "mirror.compaction"
-OWN = frozenset({LINK, SOURCE_ID})
-"""Properties that only a link sets."""
+LOCAL = "mirror.local.properties"
+OWN = frozenset({LINK, SOURCE_ID, LOCAL})
+"""Properties that no client sets."""
 
 ALTERS_DATA = frozenset(
     {
@@ -82,6 +86,22 @@ def refusal_of_change(
     else:
         return None
     return _refused(text)
+
+
+def local_properties(overrides: Mapping[str, str]) -> frozenset[str]:
+    """Returns the properties of a mirror that clients have set."""
+    return frozenset(filter(None, overrides.get(LOCAL, "").split(",")))
+
+
+def with_local(before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns a topic's properties after the change of a client: what it sets on a mirror is local."""
+    if not before.get(LINK):
+        return after
+    changed = {name for name, text in after.items() if before.get(name) != text}
+    local = (local_properties(before) | changed) & after.keys()
+    names = sorted(name for name in local if not name.startswith("mirror."))
+    kept = {name: text for name, text in after.items() if name != LOCAL}
+    return {**kept, LOCAL: ",".join(names)} if names else kept
 
 
 def _refused(text: str) -> TopicRefused:

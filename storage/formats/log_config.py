@@ -416,6 +416,14 @@ class LogConfig:
         " times. Off, it keeps the full history while the source forgets. Specific to Kompakt.",
     )
 
+    mirror_local_properties: tuple[str, ...] = prop(
+        "mirror.local.properties",
+        LIST,
+        default=(),
+        doc="The properties of a mirror that were set on this cluster: they no longer follow those of"
+        " its source. Deleting a property lets it follow again. Specific to Kompakt.",
+    )
+
     @property
     def is_mirror(self) -> bool:
         """Whether a link fills the topic."""

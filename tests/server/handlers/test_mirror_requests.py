@@ -19,6 +19,7 @@ from server.topics.mirrors import (
     ALTERS_DATA,
     COMPACTION,
     LINK,
+    LOCAL,
     REFUSED,
     SOURCE_ID,
     refusal_on_mirror,
@@ -114,13 +115,14 @@ async def test_properties_that_decide_about_records_are_the_sources(
         assert name in refused.error_message
 
 
-@pytest.mark.parametrize("name", [LINK, SOURCE_ID])
+@pytest.mark.parametrize("name", [LINK, SOURCE_ID, LOCAL])
 @pytest.mark.parametrize("operation", [SET, DELETE])
 async def test_only_a_link_makes_or_ends_a_mirror(
     tmp_path: Path, name: str, operation: int
 ) -> None:
     async with serving_broker(tmp_path) as served:
         await mirror(served)
+        await alter(served, "segment.ms", "60000")  # So that mirror.local.properties has a value.
         refused = await alter(served, name, "other" if operation == SET else None, operation)
         assert refused.error_code == ErrorCode.POLICY_VIOLATION
         assert "Only a link" in refused.error_message

@@ -6,12 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
@@ -21,22 +26,21 @@ from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
 from server.replication import mirror as mirror_module
-from server.replication.findings import SourceTopic
 from server.replication.link_spec import parse_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.slots import safe_ms_of
 from server.replication.source_topics import find_topics
-from server.replication.source_topics import FoundTopic
 from server.topics.making import TopicMaking
-from server.topics.names import parse_id
 from server.topics.topic import Topic, TopicRefused
+from storage.files.paths import topic_id_text
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
+from tests.harness.source_topic import SOURCE_ID, source_topic
 
 SECONDS_MAX = 60
 LINK = "dr"
@@ -228,6 +232,54 @@ async def test_partitions_and_properties_follow_the_source(tmp_path: Path) -> No
         assert found is not None
         assert not found.config.is_compacted, "until --compaction on"
         assert not found.config.is_deleted, "it follows the source's log start"
+
+
+async def test_properties_that_clients_set_here_stay_until_they_delete_them(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", segment_ms="77000", segment_bytes="1048576")
+        await link(target, source)
+        await in_state(target, "copying")
+        await set_on(target, "segment.ms", "60000")
+        await set_on(target, "flush.ms", "500")
+
+        async def after_a_refresh(segment_bytes: str) -> dict[str, str]:
+            await source.broker.topics.alter(
+                "t", lambda old, _: {**old, "segment.bytes": segment_bytes}
+            )
+
+            def overrides() -> dict[str, str]:
+                found = target.broker.topics.get("t")
+                return {} if found is None else dict(found.overrides)
+
+            await until(lambda: overrides()["segment.bytes"] == segment_bytes)
+            return overrides()
+
+        overrides = await after_a_refresh("2097152")
+        assert (overrides["segment.ms"], overrides["flush.ms"]) == ("60000", "500")
+        await set_on(target, "segment.ms", None)
+        await set_on(target, "flush.ms", None)
+        overrides = await after_a_refresh("4194304")
+        assert overrides["segment.ms"] == "77000"
+        assert "flush.ms" not in overrides
+        assert "mirror.local.properties" not in overrides
+
+        await set_on(target, "segment.ms", "60000")
+        await target.broker.replication.promote("t", is_forced=True)
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert found.overrides["segment.ms"] == "60000"
+        assert not any(name.startswith("mirror.") for name in found.overrides)
+
+
+async def set_on(served: ServedBroker, name: str, value: str | None) -> None:
+    """Set a property of the topic `t` as a client; None deletes it."""
+    config = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    answer = await served.call(request, 1, IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
 async def test_compaction_can_be_on(tmp_path: Path) -> None:
@@ -563,30 +615,21 @@ async def test_what_a_refresh_wants_of_a_topic_is_refused_once_it_is_promoted(
     tmp_path: Path,
 ) -> None:
     async with serving_broker(tmp_path) as target:
-        own = {"mirror.link": LINK, "mirror.source.topic.id": "hupMRyNlRUanRQMZWmQ0dw"}
+        own = {"mirror.link": LINK, "mirror.source.topic.id": topic_id_text(SOURCE_ID)}
         await target.broker.topics.create("t", partitions_count=1, overrides=own)
         mirrored = target.broker.topics.get("t")
         assert mirrored is not None
         await target.broker.topics.alter("t", lambda *_: {})
-        facts = SourceTopic(
-            topic_id=parse_id(own["mirror.source.topic.id"]),
-            partitions_count=5,
-            compacts=False,
-            deletes=True,
-            delete_retention_ms=1,
-            holds_tombstones=False,
-        )
-        source = FoundTopic(name="t", facts=facts, overrides={"segment.ms": "77000"}, leaders={})
         spec = parse_link(LINK, json.dumps({"bootstrap": "a", "topics": ["t"]}))
         mirrors = MirrorTopics(target.broker.topics)
         for partitions in (5, 1):
-            fewer = replace(source, facts=replace(facts, partitions_count=partitions))
-            refused = await mirrors._update(spec, mirrored, fewer)
+            found = source_topic("t", partitions, segment_ms="77000")
+            refused = await mirrors._update(spec, mirrored, found)
             assert isinstance(refused, TopicRefused)
             assert "t was promoted" in refused.message
-        found = target.broker.topics.get("t")
-        assert found is not None
-        assert (len(found.partitions), found.overrides) == (1, {})
+        promoted = target.broker.topics.get("t")
+        assert promoted is not None
+        assert (len(promoted.partitions), promoted.overrides) == (1, {})
 
 
 async def test_a_link_whose_file_was_gone_runs_again_after_resume(tmp_path: Path) -> None:
