@@ -432,8 +432,11 @@ class LogConfig:
     @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records then need keys."""
-        if self.is_mirror and self.mirror_compaction == "off":
-            return False
+        return self.policy_compacts and not (self.is_mirror and self.mirror_compaction == "off")
+
+    @property
+    def policy_compacts(self) -> bool:
+        """Whether the policy holds compact; on a mirror mirror.compaction decides, too."""
         return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
 
     @property
