@@ -99,7 +99,7 @@ class MirrorTopics:
         try:
             created = await asyncio.shield(creation)
         except asyncio.CancelledError:
-            # A link that has stopped creates no topic any more, so it can be deleted.
+            # Once the link has stopped it creates no topic, so it can be deleted.
             await asyncio.wait([creation])
             raise
         if isinstance(created, Topic):

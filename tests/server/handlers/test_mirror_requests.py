@@ -23,7 +23,9 @@ from server.topics.mirrors import (
     REFUSED,
     SOURCE_ID,
     refusal_on_mirror,
+    without_own,
 )
+from server.topics.topic import TopicRefused
 from storage.formats.log_config import LogConfig
 from tests.harness.served_broker import (
     ServedBroker,
@@ -210,3 +212,21 @@ async def test_a_transaction_ends_whose_topic_was_replaced_by_a_mirror(tmp_path:
         await end(served, producer)
         await until_state(served, "CompleteCommit")
         assert served.log(MIRROR).log_end_offset == 0
+
+
+async def test_a_mirror_refuses_the_same_after_a_restart_and_nothing_once_it_is_promoted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await mirror(served)
+    async with serving_broker(tmp_path) as served:
+        for key in sorted(REFUSED):
+            assert "POLICY_VIOLATION" in await answer(served, key, MIRROR), key
+        # As the source's policy would be: DeleteRecords refuses topics that are only compacted.
+        altered = await served.broker.topics.alter(
+            MIRROR, lambda old, _: {**without_own(old), "cleanup.policy": "delete"}
+        )
+        assert not isinstance(altered, TopicRefused)
+        for key in sorted(REFUSED, key=lambda key: key is ApiKey.DELETE_TOPICS):
+            assert "POLICY_VIOLATION" not in await answer(served, key, MIRROR), key
+        assert served.broker.topics.get(MIRROR) is None

@@ -658,7 +658,7 @@ async def test_a_stored_link_that_cannot_be_read_says_why_and_can_be_deleted(
     tmp_path: Path,
 ) -> None:
     async with serving_broker(tmp_path) as target:
-        await target.broker._stores.cluster.txn((), [Put(key=f"/links/{LINK}", value="{")])
+        await target.broker.metadata_log.txn((), [Put(key=f"/links/{LINK}", value="{")])
     async with serving_broker(tmp_path) as target:
         assert "link dr: " in status(target)["reason"]
         with pytest.raises(LinkRefused, match="link dr: "):
