@@ -28,6 +28,7 @@ from cleaner.pacing.throttle import IoRates
 from cleaner.pool.status import PoolStatus, RunningStatus, Task
 from cleaner.rules.pick import Blocker
 from cleaner.rules.text import count_text, duration_text, size_text
+from storage.formats.log_config import LogConfig
 
 DISK_FULL = "no_space"
 """The `Quarantined.kind` of a failure for lack of space."""
@@ -93,12 +94,27 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
 
 
 def _policy(situation: Situation) -> Finding:
-    policy = ",".join(situation.config.cleanup_policy) or "empty"
+    config = situation.config
+    policy = ",".join(config.cleanup_policy) or "empty"
+    text = f"cleanup.policy is {policy}, which does not hold compact"
+    if config.is_mirror and config.policy_compacts:
+        text = f"mirror.compaction is {config.mirror_compaction}: it keeps what its source forgets"
     return Finding(
         obstacle=Obstacle.POLICY,
-        text=f"cleanup.policy is {policy}, which does not hold compact",
-        remedy=f"set cleanup.policy=compact for topic {situation.topic_partition.topic}",
+        text=text,
+        remedy=policy_remedy(situation.topic_partition.topic, config),
         numbers={"cleanup.policy": policy},
+    )
+
+
+def policy_remedy(topic: str, config: LogConfig) -> str:
+    """Returns what lets the cleaner compact a topic that is not compacted."""
+    if not config.is_mirror:
+        return f"set cleanup.policy=compact for topic {topic}"
+    if config.policy_compacts:
+        return f"set mirror.compaction=on for topic {topic}"
+    return (
+        f"set cleanup.policy=compact for topic {topic} at the source of link {config.mirror_link}"
     )
 
 

@@ -99,7 +99,7 @@ class Reason(enum.Enum):
 class Blocker(enum.Enum):
     """Why a log, or the rest of it, cannot be cleaned now; the values are sentences for people."""
 
-    NOT_COMPACTED = "cleanup.policy does not include compact"
+    NOT_COMPACTED = "cleanup.policy does not include compact, or mirror.compaction is off"
     NOTHING_DIRTY = "every record was cleaned"
     ACTIVE_SEGMENT = "the dirty records are in the active segment, which has not rolled"
     HIGH_WATERMARK = "the dirty records are at or above the high watermark"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from cli.dump.hidden_values import shown_operations, shown_value
 from cli.dump.kinds import Kind
 from cli.dump.section import Row, Section
 from replog.checkpoint_format import rows_in
@@ -52,7 +53,7 @@ def _entries(frames: Sequence[Frame]) -> Iterator[Row]:
         for entry in frame.entries():
             row: Row = {"index": entry.index, "term": entry.term, "kind": entry.kind.name.lower()}
             if entry.kind is EntryKind.COMMAND:
-                row["operations"] = decode_command(entry.payload)
+                row["operations"] = shown_operations(decode_command(entry.payload))
             elif entry.kind is EntryKind.END:
                 end = decode_end(entry.payload)
                 row |= {"start_index": end.start_index, "chunks": end.chunks, "bytes": end.size}
@@ -91,7 +92,7 @@ def _entry(row: StateRow) -> Row:
     entry = decode_entry(*row)
     return {
         "key": entry.key,
-        "value": entry.value,
+        "value": shown_value(entry.key, entry.value),
         "created_revision": entry.create_revision,
         "modified_revision": entry.mod_revision,
         "lease": entry.lease,
@@ -107,15 +108,22 @@ def old_metadata_log(fs: FileSystem, path: str) -> Section:
     if end < len(data):
         facts["damage"] = f"at byte {end}: {frame_damage(data, end) or 'a torn transaction'}"
     return Section(
-        kind=Kind.OLD_METADATA_LOG.value, path=path, facts=facts, rows=iter(contents[1:])
+        kind=Kind.OLD_METADATA_LOG.value, path=path, facts=facts, rows=map(_old_row, contents[1:])
     )
+
+
+def _old_row(content: Row) -> Row:
+    return content | {"operations": shown_operations(content["operations"])}
 
 
 def old_metadata_snapshot(fs: FileSystem, path: str) -> Section:
     """Reads a snapshot of an earlier release. Raises DamagedFile."""
     state = decode_snapshot(fs.read_bytes(path), path)
     names = ("key", "value", "created_revision", "modified_revision", "lease")
-    rows = (dict(zip(names, entry, strict=False)) for entry in state.entries)
+    rows = (
+        dict(zip(names, (entry[0], shown_value(*entry[:2]), *entry[2:]), strict=False))
+        for entry in state.entries
+    )
     return Section(
         kind=Kind.OLD_METADATA_SNAPSHOT.value,
         path=path,

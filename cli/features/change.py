@@ -11,13 +11,13 @@ from cli.base.broker_client import connected
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from cli.base.options import parse_pair
 from cli.base.output import print_json, print_table
+from cli.base.topic_facts import refusal
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from protocol.wire.error_codes import ErrorCode
 from server.runtime.release import release
 
 LEVEL_MAX = 32_767
@@ -60,32 +60,44 @@ async def show_features(bootstrap: str, *, as_json: bool) -> int:
 
 
 async def set_levels(
-    bootstrap: str, levels: Sequence[str], change: Change, *, dry_run: bool
+    bootstrap: str, texts: Sequence[str], change: Change, *, dry_run: bool, as_json: bool
 ) -> int:
     """Change levels, all or none. Returns the exit code.
 
     Raises:
-        CommandFailed: the broker refuses one of them.
+        CommandFailed: a level is no NAME=LEVEL, or the broker refuses one of them.
     """
+    levels = _parse_levels(texts)
     updates = tuple(
         FeatureUpdateKey(
             feature=name,
             max_version_level=level,
-            allow_downgrade=change is not Change.UPGRADE,
             upgrade_type=change,
         )
-        for name, level in map(_parse_level, levels)
+        for name, level in levels.items()
     )
     request = UpdateFeaturesRequest(feature_updates=updates, validate_only=dry_run)
     async with connected(bootstrap) as client:
         answer = await client.call(request, UpdateFeaturesResponse)
     if answer.error_code:
-        raise CommandFailed(
-            EXIT_FAILED, answer.error_message or ErrorCode(answer.error_code).message
-        )
-    for each in updates:
-        typer.echo(f"{each.feature} is {'not changed' if dry_run else each.max_version_level}")
+        raise CommandFailed(EXIT_FAILED, refusal(answer.error_code, answer.error_message))
+    if as_json:
+        print_json({"levels": levels, "is_changed": not dry_run})
+    elif dry_run:
+        typer.echo("the broker would accept this; nothing was changed")
+    else:
+        for name, level in levels.items():
+            typer.echo(f"{name} is {level}")
     return 0
+
+
+def _parse_levels(texts: Sequence[str]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for name, level in map(_parse_level, texts):
+        if name in levels:
+            raise CommandFailed(EXIT_USAGE, f"{name} is given twice")
+        levels[name] = level
+    return levels
 
 
 def _parse_level(text: str) -> tuple[str, int]:

@@ -34,12 +34,15 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) 
 @app.command()
 @with_access
 def upgrade(
-    levels: Levels, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, dry_run: DryRun = False
+    levels: Levels,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Raise levels, all or none."""
     from cli.features.change import Change, set_levels
 
-    run(lambda: set_levels(bootstrap, levels, Change.UPGRADE, dry_run=dry_run))
+    run(lambda: set_levels(bootstrap, levels, Change.UPGRADE, dry_run=dry_run, as_json=as_json))
 
 
 @app.command()
@@ -49,11 +52,12 @@ def downgrade(
     unsafe: Annotated[
         bool, typer.Option("--unsafe", help="Also if what the level allowed may be lost.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Lower levels, all or none."""
     from cli.features.change import Change, set_levels
 
     change = Change.UNSAFE_DOWNGRADE if unsafe else Change.SAFE_DOWNGRADE
-    run(lambda: set_levels(bootstrap, levels, change, dry_run=dry_run))
+    run(lambda: set_levels(bootstrap, levels, change, dry_run=dry_run, as_json=as_json))

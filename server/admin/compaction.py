@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from cleaner.explain.explain import explain
+from cleaner.explain.explain import explain, policy_remedy
 from cleaner.explain.situation import Explanation, pinning_transactions, situation_of
 from cleaner.inspect.log_digest import stable_end
 from cleaner.pacing.clock import Clock
@@ -190,7 +190,7 @@ class Compaction:
             except ValueError as refused:
                 raise CompactionRefused(
                     409,
-                    f"{refused}: set cleanup.policy=compact for topic {log.topic_partition.topic}",
+                    f"{refused}: {policy_remedy(log.topic_partition.topic, log.config)}",
                 ) from refused
 
     async def explain(self, log: PartitionLog) -> Explanation:

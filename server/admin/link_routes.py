@@ -1,14 +1,15 @@
 """The HTTP routes of links to other clusters, and of their mirrors (docs/design/replication.md).
 
-GET    /v1/links                    200 {"links": [link, ...]} GET    /v1/links/<link>             200
-link; 404 PUT    /v1/links/<link>             201 link: it is created and started
-(`server/replication/link_spec.py`
-                                    has the body); 400, 409 if there is one
-DELETE /v1/links/<link>             200 {}; 409 while it has mirrors
-POST   /v1/links/<link>/pause       200 link
-POST   /v1/links/<link>/resume      200 link; also retries what has failed
-POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
-                                    ?force=true also if it lacks records; else 409 with "missing"
+    GET    /v1/links                    200 {"links": [link, ...]}
+    GET    /v1/links/<link>             200 link; 404
+    PUT    /v1/links/<link>             201 link: it is created and started; 400, 409 if there is one
+                                        (`server/replication/link_spec.py` has the body)
+    DELETE /v1/links/<link>             200 {}; 409 while it has mirrors
+    POST   /v1/links/<link>/pause       200 link
+    POST   /v1/links/<link>/resume      200 link; also retries what has failed, and starts a link that
+                                        could not run; 409 if it cannot be read
+    POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
+                                        ?force=true also if it lacks records; else 409 with "missing"
 
 A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "compaction", "paused",
 "reason": why the source does not answer, "problems": {topic: sentence}, "partitions": [{"topic",

@@ -219,8 +219,13 @@ def _is_dynamic(name: str, override: ConfigProperty | None) -> bool:
     return name in dynamic_properties() if override is None else override.dynamic
 
 
+def without_secrets(stored: str) -> str:
+    """Returns the stored properties without secrets."""
+    return json.dumps(_shown(json.loads(stored)), separators=(",", ":"))
+
+
 def _shown(texts: Mapping[str, str]) -> dict[str, str]:
-    """Returns the texts as the log shows them, without secrets."""
+    """Returns the texts as people may see them, without secrets."""
     secret = {each.name for each in properties_of(BrokerConfig).values() if each.is_sensitive}
     return {
         name: "<hidden>" if name in secret or _is_secret_override(name) else text

@@ -23,6 +23,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.producer import Producer
@@ -32,6 +33,7 @@ from server.handlers.shared.transaction_errors import error_for_version
 from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from server.security.acls import Operation, ResourceType
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.topic import INTERNAL_TOPICS
 
 SEVERAL_SINCE = 4
@@ -129,7 +131,8 @@ def _fault_of(partition: TransactionPartition, context: RequestContext) -> Error
     topic = context.broker.topics.get(partition.topic)
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.POLICY_VIOLATION if topic.config.is_mirror else ErrorCode.NONE
+    mirror = refusal_on_mirror(ApiKey.ADD_PARTITIONS_TO_TXN, topic.name, topic.config)
+    return ErrorCode.NONE if mirror is None else mirror.error_code
 
 
 async def _verify(

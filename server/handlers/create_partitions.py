@@ -21,12 +21,13 @@ from protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from server.topics.creation import fault_of_request
-from server.topics.mirrors import refusal_of_write
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import Topic, TopicRefused
 
@@ -78,7 +79,7 @@ async def _add(
     asked: CreatePartitionsTopic, request: CreatePartitionsRequest, context: RequestContext
 ) -> Topic | TopicRefused:
     topic = context.broker.topics.get(asked.name)
-    mirror = None if topic is None else refusal_of_write(topic.name, topic.config)
+    mirror = topic and refusal_on_mirror(ApiKey.CREATE_PARTITIONS, topic.name, topic.config)
     return (
         mirror
         or _fault_of_assignments(asked, context)

@@ -20,12 +20,14 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.numbers import Offset
 from server.request_context import RequestContext
 from server.runtime.turns import in_slices
 from server.security.acls import Operation, ResourceType
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
@@ -102,7 +104,9 @@ async def _delete(
         return _refused(asked.partition_index, log)
     if topic_name in INTERNAL_TOPICS:
         return _refused(asked.partition_index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if log.config.is_mirror or (log.config.is_compacted and not log.config.is_deleted):
+    if mirror := refusal_on_mirror(ApiKey.DELETE_RECORDS, topic_name, log.config):
+        return _refused(asked.partition_index, mirror.error_code)
+    if log.config.is_compacted and not log.config.is_deleted:
         return _refused(asked.partition_index, ErrorCode.POLICY_VIOLATION)
     try:
         error_code = await _move_start(log, asked.offset, context)

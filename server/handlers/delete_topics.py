@@ -21,13 +21,14 @@ from protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.primitives import ZERO_UUID
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
-from server.topics.mirrors import refusal_of_deletion
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.topic import Topic
 
 BY_ID_SINCE = 6
@@ -113,9 +114,8 @@ def _topic_to_delete(
         text = f"{topic.name} {PROTECTED[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     is_strict = context.header.api_version >= STRICT_SINCE
-    refused = refusal_of_deletion(topic) or context.admit_mutations(
-        len(topic.partitions), is_strict=is_strict
-    )
+    mirror = refusal_on_mirror(ApiKey.DELETE_TOPICS, topic.name, topic.config)
+    refused = mirror or context.admit_mutations(len(topic.partitions), is_strict=is_strict)
     if refused is not None:
         return _result(asked, refused.error_code, refused.message)
     return topic

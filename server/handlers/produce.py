@@ -33,6 +33,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.batch_header import BatchHeader
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.value_class import value_class
@@ -44,7 +45,7 @@ from server.net.connection import CloseConnection
 from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from server.security.acls import Operation, ResourceType
-from server.topics.mirrors import refusal_of_write
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.topic import INTERNAL_TOPICS
 from storage.batches.validate import (
     Refused,
@@ -175,9 +176,8 @@ async def _append(
     if topic_name in INTERNAL_TOPICS:
         text = f"Only the broker itself writes to {topic_name}."
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-    if log.config.is_mirror:
-        mirror = refusal_of_write(topic_name, log.config)
-        assert mirror is not None
+    mirror = refusal_on_mirror(ApiKey.PRODUCE, topic_name, log.config)
+    if mirror is not None:
         return _refused(data.index, mirror.error_code, mirror.message)
     if request.acks == ACKS_ALL and log.config.min_insync_replicas > 1:
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)

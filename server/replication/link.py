@@ -14,7 +14,8 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 
 from metrics.facts import LinkFacts
@@ -74,6 +75,7 @@ class Link:
         "_found",
         "_is_stale",
         "_led_by",
+        "_letting_go",
         "_mirrors",
         "_now_ms",
         "_pauses",
@@ -124,6 +126,8 @@ class Link:
         self._mirrors: dict[TopicPartition, Mirror] = {}
         self._is_stale = False
         """Whether a source's answer shows that its topics or leaders have changed."""
+        self._letting_go: set[str] = set()
+        """Topics that are being promoted."""
         self._promoted: list[Mirror] = []
         """Mirrors that were promoted since the start: they count in totals, which never fall."""
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
@@ -188,17 +192,25 @@ class Link:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
 
-    async def let_go(self, topic: str) -> None:
-        """Stop to copy a topic, before it is promoted. Everything copied is durable when this returns.
+    @asynccontextmanager
+    async def letting_go(self, topic: str) -> AsyncIterator[None]:
+        """Stop to copy a topic; within the context it is promoted. Everything copied is durable then.
+
+        A topic that is still a mirror behind the context is copied again.
 
         Raises:
             StorageError: the disk failed.
         """
-        for partition in [each for each in self._mirrors if each.topic == topic]:
-            mirror = self._mirrors.pop(partition)
-            self._promoted.append(mirror)
-            mirror.happened(Event.STOP)
-            await self._writer.finish(mirror)
+        self._letting_go.add(topic)
+        try:
+            for partition in [each for each in self._mirrors if each.topic == topic]:
+                mirror = self._mirrors.pop(partition)
+                self._promoted.append(mirror)
+                mirror.happened(Event.STOP)
+                await self._writer.finish(mirror)
+            yield
+        finally:
+            self._letting_go.discard(topic)
 
     # ---------------------------------------------------------------- following
 
@@ -248,9 +260,7 @@ class Link:
         made = await self._topics.follow(self.spec, found.topics.values())
         self.problems = {**found.errors, **made.problems}
         for log in made.logs:
-            partition = log.topic_partition
-            if partition not in self._mirrors or self._mirrors[partition].log is not log:
-                self._mirrors[partition] = self._new_mirror(log)
+            self._mirror(log)
         self._start_copiers()
         self._tell_those_that_nobody_leads()
 
@@ -262,6 +272,15 @@ class Link:
             mirror.make_due()
             if mirror.is_asking:
                 mirror.answered(self.judge(mirror, NO_LEADER))
+
+    def _mirror(self, log: PartitionLog) -> None:
+        """Copy into a log, unless its topic was promoted since it was looked up, or is right now."""
+        partition = log.topic_partition
+        is_ours = log.config.mirror_link == self.spec.name
+        if not is_ours or partition.topic in self._letting_go:
+            return
+        if partition not in self._mirrors or self._mirrors[partition].log is not log:
+            self._mirrors[partition] = self._new_mirror(log)
 
     def _new_mirror(self, log: PartitionLog) -> Mirror:
         _, metadata = self._stored.get(log.topic_partition, (0, None))

@@ -4,14 +4,14 @@
                  "compaction": "off", "paused": false}
 
 The client properties may hold a password. They are in the metadata store as they were given, which only
-the broker's user can read, and in no answer and no log.
+the broker's user can read, and in no answer, no log and no output of dump-log.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,14 +20,20 @@ import msgspec
 from server.client.access import Access, access_of
 from server.client.broker_client import parse_address
 from server.client.errors import Misconfigured
+from server.topics.name_patterns import InvalidPattern, compiled_pattern
+from server.topics.names import fault_of_name
 
 LINKS = "/links/"
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
 GROUP_PREFIX = "__mirror."
 COMPACTIONS = ("off", "on")
 TOPICS_MAX = 10_000
+PATTERNS_MAX = 100
+PATTERN_MEMORY_MAX = 1 << 19
+"""Bytes. 100 usual patterns need a tenth of it; to compile what fills it takes some milliseconds."""
 INTERNAL = "__"
 """Topics whose names begin so are the source's own."""
+HIDDEN = "<hidden>"
 
 
 class BadLink(Exception):
@@ -43,7 +49,7 @@ class LinkSpec:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
-    """Regular expressions that match a whole name."""
+    """Regular expressions of RE2 that match a whole name."""
     compaction: str = "off"
     """Whether its mirrors are compacted by this broker."""
     is_paused: bool = False
@@ -53,12 +59,15 @@ class LinkSpec:
         """The group at the source whose offsets say how far the mirrors are."""
         return GROUP_PREFIX + self.name
 
-    def follows(self, topic: str) -> bool:
-        """Returns whether the link mirrors a topic of the source."""
-        if topic in self.topics:
-            return True
-        return not topic.startswith(INTERNAL) and any(
-            re.fullmatch(pattern, topic) for pattern in self.patterns
+    def topic_filter(self) -> Callable[[str], bool]:
+        """Returns a function that says whether the link mirrors a topic of the source. Keep it while
+        many names are asked: it compiles the patterns."""
+        names = frozenset(self.topics)
+        if not self.patterns:
+            return names.__contains__
+        matches = _any_of(self.patterns).fullmatch
+        return lambda name: (
+            name in names or (not name.startswith(INTERNAL) and matches(name) is not None)
         )
 
     def paused(self, is_paused: bool) -> LinkSpec:
@@ -100,14 +109,32 @@ class _Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def parse_link(name: str, content: bytes | str) -> LinkSpec:
-    """Returns the link that JSON describes. Raises BadLink with what is wrong."""
+    """Returns the link that an operator describes as JSON; its client properties can work now.
+
+    Raises:
+        BadLink: with what is wrong.
+    """
+    spec = stored_link(name, content)
+    try:
+        spec.access()
+    except Misconfigured as error:
+        raise BadLink(f"link {name}: {error}") from error
+    return spec
+
+
+def stored_link(name: str, content: bytes | str) -> LinkSpec:
+    """Returns a link of the metadata store. A file that its properties name may be gone since.
+
+    Raises:
+        BadLink: with what is wrong.
+    """
     if not NAME.fullmatch(name):
         raise BadLink(
             f"{name[:120]!r} is no name of a link: 1 to 100 letters, digits, dots, - and _"
         )
     try:
         given = msgspec.json.decode(content, type=_Content)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadLink(f"link {name}: {error}") from error
     spec = LinkSpec(
         name=name,
@@ -118,30 +145,65 @@ def parse_link(name: str, content: bytes | str) -> LinkSpec:
         compaction=given.compaction,
         is_paused=given.paused,
     )
-    _check(spec)
+    fault = _fault_of_topics(spec) or _fault_of_source(spec)
+    if fault:
+        raise BadLink(f"link {name}{fault}")
+    if spec.compaction not in COMPACTIONS:
+        raise BadLink(f"compaction {spec.compaction!r} is not one of {', '.join(COMPACTIONS)}")
     return spec
 
 
-def _check(spec: LinkSpec) -> None:
+def without_secrets(content: str) -> str:
+    """Returns the stored form of a link with the values of its client properties hidden."""
+    try:
+        fields = json.loads(content)
+        fields["properties"] = {name: HIDDEN for name, _ in fields["properties"].items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return HIDDEN
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _fault_of_source(spec: LinkSpec) -> str:
+    addresses = [each for each in map(str.strip, spec.bootstrap.split(",")) if each]
+    if not addresses:
+        return " names no broker of its source: give HOST:PORT"
+    try:
+        for address in addresses:
+            parse_address(address)
+    except Misconfigured as error:
+        return f": {error}"
+    return ""
+
+
+def _fault_of_topics(spec: LinkSpec) -> str:
     if not spec.topics and not spec.patterns:
-        raise BadLink(f"link {spec.name} names no topic: give names or patterns")
-    if len(spec.topics) + len(spec.patterns) > TOPICS_MAX:
-        raise BadLink(f"link {spec.name} names more than {TOPICS_MAX} topics")
-    if spec.compaction not in COMPACTIONS:
-        raise BadLink(f"compaction {spec.compaction!r} is not one of {', '.join(COMPACTIONS)}")
-    internal = next((name for name in spec.topics if name.startswith(INTERNAL)), None)
-    if internal is not None:
-        raise BadLink(
-            f"{internal} is the source's own: kompakt standby follows groups and transactions"
-        )
+        return " names no topic: give names or patterns"
+    if len(spec.topics) > TOPICS_MAX:
+        return f" names more than {TOPICS_MAX} topics: use patterns"
+    if len(spec.patterns) > PATTERNS_MAX:
+        return f" has more than {PATTERNS_MAX} patterns"
+    for name in spec.topics:
+        if fault := _fault_of_topic(name):
+            return f": {fault}"
     for pattern in spec.patterns:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise BadLink(f"pattern {pattern!r}: {error}") from error
+            compiled_pattern(pattern, memory_bytes_max=PATTERN_MEMORY_MAX)
+        except InvalidPattern as error:
+            return f": pattern {pattern[:120]!r}: {error}"
     try:
-        for address in filter(None, map(str.strip, spec.bootstrap.split(","))):
-            parse_address(address)
-        spec.access()
-    except Misconfigured as error:
-        raise BadLink(f"link {spec.name}: {error}") from error
+        _any_of(spec.patterns)
+    except InvalidPattern as error:
+        return f": its patterns together: {error}"
+    return ""
+
+
+def _fault_of_topic(name: str) -> str | None:
+    if name.startswith(INTERNAL):
+        return f"{name[:120]} is the source's own: kompakt standby follows groups and transactions"
+    return fault_of_name(name)
+
+
+def _any_of(patterns: tuple[str, ...]) -> Any:
+    """Returns the expression that matches what one of these does. Raises InvalidPattern."""
+    together = "|".join(f"(?:{each})" for each in patterns)
+    return compiled_pattern(together, memory_bytes_max=PATTERN_MEMORY_MAX)

@@ -6,6 +6,7 @@ is left alone: two writers into one topic would conflict in every offset.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from protocol.wire.error_codes import ErrorCode
 from server.replication.link_spec import LinkSpec
 from server.replication.source_topics import FoundTopic
-from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID
+from server.runtime.tasks import awaited
+from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID, local_properties
 from server.topics.names import parse_id
 from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
@@ -79,7 +81,7 @@ class MirrorTopics:
         if source_id_of(topic.overrides) != source.facts.topic_id:
             # Another topic of the same name: its partitions say so (`findings.py`), and nothing changes.
             return topic
-        return await self._update(topic, source)
+        return await self._update(spec, topic, source)
 
     async def _create(self, spec: LinkSpec, source: FoundTopic) -> Topic | TopicRefused:
         own = {
@@ -87,34 +89,65 @@ class MirrorTopics:
             SOURCE_ID: topic_id_text(source.facts.topic_id),
             COMPACTION: spec.compaction,
         }
-        created = await self._topics.create(
-            source.name,
-            partitions_count=source.facts.partitions_count,
-            overrides={**source.overrides, **own},
+        creation = awaited(
+            self._topics.create(
+                source.name,
+                partitions_count=source.facts.partitions_count,
+                overrides={**source.overrides, **own},
+            )
         )
+        try:
+            created = await asyncio.shield(creation)
+        except asyncio.CancelledError:
+            # Once the link has stopped it creates no topic, so it can be deleted.
+            await asyncio.wait([creation])
+            raise
         if isinstance(created, Topic):
             _log.info("link %s: mirrors %s", spec.name, source.name)
         return created
 
-    async def _update(self, topic: Topic, source: FoundTopic) -> Topic | TopicRefused:
+    async def _update(
+        self, spec: LinkSpec, topic: Topic, source: FoundTopic
+    ) -> Topic | TopicRefused:
         if source.facts.partitions_count > len(topic.partitions):
-            grown = await self._topics.add_partitions(topic.name, source.facts.partitions_count)
+            grown = await self._topics.add_partitions(
+                topic.name,
+                source.facts.partitions_count,
+                admit=lambda _: self._refusal_of_promoted(topic.name, spec),
+            )
             if isinstance(grown, TopicRefused):
                 return grown
             topic = grown
 
-        def as_source(before: Mapping[str, str], _: LogConfig) -> Mapping[str, str]:
-            own = {name: text for name, text in before.items() if name.startswith("mirror.")}
+        def as_source(before: Mapping[str, str], _: LogConfig) -> Mapping[str, str] | TopicRefused:
+            if before.get(LINK) != spec.name:
+                return _promoted(topic.name)
+            local = local_properties(before)
+            own = {
+                name: text
+                for name, text in before.items()
+                if name.startswith("mirror.") or name in local
+            }
             return {**source.overrides, **own}
 
         if as_source(topic.overrides, topic.config) == topic.overrides:
             return topic
         return await self._topics.alter(topic.name, as_source)
 
+    def _refusal_of_promoted(self, name: str, spec: LinkSpec) -> TopicRefused | None:
+        topic = self._topics.get(name)
+        is_ours = topic is not None and topic.config.mirror_link == spec.name
+        return None if is_ours else _promoted(name)
+
 
 def source_id_of(overrides: Mapping[str, str]) -> uuid.UUID:
     """Returns the id of the topic that a mirror with these properties is a copy of."""
     return parse_id(overrides[SOURCE_ID])
+
+
+def _promoted(name: str) -> TopicRefused:
+    text = f"{name} was promoted: it is an ordinary topic here"
+    return TopicRefused(error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=text)
 
 
 def _taken(topic: Topic, spec: LinkSpec) -> TopicRefused:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from metrics.facts import LinkFacts
 from server.client.errors import Misconfigured
 from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.link import Link
-from server.replication.link_spec import LINKS, BadLink, LinkSpec, parse_link
+from server.replication.link_spec import LINKS, BadLink, LinkSpec, stored_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
 from server.topics.mirrors import without_own
@@ -78,7 +79,7 @@ class Replication:
         for entry in (await self._store.range(LINKS)).entries:
             name = entry.key.removeprefix(LINKS)
             try:
-                self._start(parse_link(name, entry.value))
+                self._start(stored_link(name, entry.value))
             except BadLink as error:
                 _log.error("%s", error)
                 self._broken[name] = str(error)
@@ -105,13 +106,22 @@ class Replication:
             self._start(spec)
 
     async def pause(self, name: str, *, is_paused: bool) -> None:
-        """Pause or resume a link, durably. Resuming also retries what has failed. Raises as `create`."""
+        """Pause or resume a link, durably. Resuming also retries what has failed, and starts a link that
+        could not run.
+
+        Raises:
+            UnknownLink: there is none.
+            LinkRefused: it cannot be read.
+            StorageError: the store failed.
+        """
         async with self._lock:
             spec = self._spec(name).paused(is_paused)
             await self._put(spec)
             self._specs[name] = spec
             if (link := self._links.get(name)) is not None:
                 link.pause(is_paused=is_paused)
+            elif not is_paused:
+                self._start(spec)
 
     async def delete(self, name: str) -> None:
         """Delete a link without mirrors.
@@ -124,17 +134,29 @@ class Replication:
         async with self._lock:
             if name not in self._broken:
                 self._spec(name)
-            mirrors = self._mirrors.names_of(name)
-            if mirrors:
-                raise LinkRefused(
-                    f"link {name} has mirrors ({', '.join(mirrors[:10])}): promote them first, then"
-                    " they are ordinary topics and can be deleted (kompakt replica promote)"
-                )
-            await self._store.txn((), [Delete(key=LINKS + name)])
+            self._check_has_no_mirrors(name)
+            link = self._links.get(name)
+            try:
+                if link is not None:
+                    await link.stop()
+                # It may have created one before it stopped.
+                self._check_has_no_mirrors(name)
+                await self._store.txn((), [Delete(key=LINKS + name)])
+            except BaseException:
+                if link is not None:
+                    self._start(link.spec)
+                raise
+            self._links.pop(name, None)
             self._specs.pop(name, None)
             self._broken.pop(name, None)
-            if (link := self._links.pop(name, None)) is not None:
-                await link.stop()
+
+    def _check_has_no_mirrors(self, name: str) -> None:
+        mirrors = self._mirrors.names_of(name)
+        if mirrors:
+            raise LinkRefused(
+                f"link {name} has mirrors ({', '.join(mirrors[:10])}): promote them first, then they"
+                " are ordinary topics and can be deleted (kompakt replica promote)"
+            )
 
     async def promote(self, topic_name: str, *, is_forced: bool) -> list[str]:
         """Make a mirror an ordinary topic, with the source's policies.
@@ -161,9 +183,8 @@ class Replication:
                     " nevertheless",
                     missing,
                 )
-            if link is not None:
-                await link.let_go(topic_name)
-            altered = await self._topics.alter(topic_name, _as_ordinary)
+            async with link.letting_go(topic_name) if link else nullcontext():
+                altered = await self._topics.alter(topic_name, _as_ordinary)
             if isinstance(altered, TopicRefused):
                 raise LinkRefused(altered.message)
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
@@ -209,10 +230,13 @@ class Replication:
             self._broken[spec.name] = str(error)
             return
         self._links[spec.name] = link
+        self._broken.pop(spec.name, None)
         link.start()
 
     def _spec(self, name: str) -> LinkSpec:
         spec = self._specs.get(name)
+        if spec is None and name in self._broken:
+            raise LinkRefused(self._broken[name])
         if spec is None:
             raise UnknownLink(f"there is no link {name}")
         return spec

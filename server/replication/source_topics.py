@@ -26,6 +26,7 @@ from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
 from server.replication.findings import SourceTopic
 from server.replication.link_spec import LinkSpec
+from server.runtime.turns import Pace, Turns
 from server.topics.mirrors import ALTERS_DATA
 from storage.formats.config_property import fields_by_property
 from storage.formats.log_config import LogConfig
@@ -52,6 +53,8 @@ STAY = frozenset(
 """Properties about a topic's replicas and tiers at the source."""
 ALWAYS = ALTERS_DATA | {"delete.retention.ms", "max.message.bytes"}
 """Properties that go along even if they are the source's defaults."""
+COMPACTS = frozenset({"compact", "dedupe"})
+"""Values of cleanup.policy; Kompakt has the old name of compact, too."""
 COMPACTION_HOLD = "compaction.hold.groups"
 """A source with this property keeps tombstones for the groups that it names."""
 CONFIGS_AT_ONCE = 500
@@ -94,7 +97,10 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
         ClientFailed: it does not answer, or refuses.
     """
     metadata = await client.call(_metadata_request(spec), MetadataResponse)
-    followed = [each for each in metadata.topics if each.name and spec.follows(each.name)]
+    follows, pace = spec.topic_filter(), Pace(Turns())
+    followed = [
+        each async for each in pace.paced(metadata.topics) if each.name and follows(each.name)
+    ]
     errors = {
         each.name: ErrorCode(each.error_code).message
         for each in followed
@@ -144,13 +150,13 @@ def _found(
 ) -> FoundTopic:
     assert topic.name is not None
     effective = {each.name: each.value or "" for each in configs.configs}
-    policy = effective.get("cleanup.policy", "delete")
+    policy = {each.strip() for each in effective.get("cleanup.policy", "delete").split(",")}
     return FoundTopic(
         name=topic.name,
         facts=SourceTopic(
             topic_id=topic.topic_id,
             partitions_count=len(topic.partitions),
-            compacts="compact" in policy,
+            compacts=not COMPACTS.isdisjoint(policy),
             deletes="delete" in policy,
             delete_retention_ms=int(effective.get("delete.retention.ms", "86400000")),
             holds_tombstones=_holds(effective.get(COMPACTION_HOLD, ""), spec.group),

@@ -416,6 +416,14 @@ class LogConfig:
         " times. Off, it keeps the full history while the source forgets. Specific to Kompakt.",
     )
 
+    mirror_local_properties: tuple[str, ...] = prop(
+        "mirror.local.properties",
+        LIST,
+        default=(),
+        doc="The properties of a mirror that were set on this cluster: they no longer follow those of"
+        " its source. Deleting a property lets it follow again. Specific to Kompakt.",
+    )
+
     @property
     def is_mirror(self) -> bool:
         """Whether a link fills the topic."""
@@ -424,8 +432,11 @@ class LogConfig:
     @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records then need keys."""
-        if self.is_mirror and self.mirror_compaction == "off":
-            return False
+        return self.policy_compacts and not (self.is_mirror and self.mirror_compaction == "off")
+
+    @property
+    def policy_compacts(self) -> bool:
+        """Whether the policy holds compact; on a mirror mirror.compaction decides, too."""
         return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
 
     @property

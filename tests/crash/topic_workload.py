@@ -1,9 +1,9 @@
 """A random history of topics over two log directories, and what a crash may leave of them.
 
-Topics are created and deleted, several at a time, written to, synced, configured and created again
-under the same name; the broker stops and starts. After each operation of the disk a crash state is
-taken, with what must be there: it is opened later, because opening needs the loop that the history runs
-on.
+Topics are created, also as mirrors, and deleted, several at a time, written to, synced, configured,
+promoted and created again under the same name; the broker stops and starts. After each operation of the
+disk a crash state is taken, with what must be there: it is opened later, because opening needs the loop
+that the history runs on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from server.topics.creation import NewTopic
+from server.topics.mirrors import LINK, SOURCE_ID, without_own
 from server.topics.topic import OfflineLog, Topic
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended
@@ -25,6 +26,7 @@ from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import World, open_world
 
 DIRECTORIES = ("/a", "/b")
+SOURCE = topic_id_text(uuid.UUID(int=7))
 NAMES = ("one", "two", "three")
 STEPS = 40
 KILLED = 0.25
@@ -44,6 +46,8 @@ class Known:
     """How many partitions it has once the growth under way is done; 0: none is."""
     retention_ms: str = ""
     """The last configuration that was acknowledged."""
+    link: str = ""
+    """The link of a mirror; while it is being promoted also nothing: `link|`."""
 
 
 @dataclass(slots=True)
@@ -88,6 +92,7 @@ class TopicWorkload:
             (self.sync, 6),
             (self.grow, 3),
             (self.alter, 2),
+            (self.promote, 2),
             (self.delete, 4),
             (self.restart, 1),
             (self.crash_and_go_on, 1),
@@ -118,7 +123,9 @@ class TopicWorkload:
         new = [name for name in names if name not in self.expected.topics]
         for name in new:
             count = self.random.randrange(1, 4)
-            self.expected.topics[name] = Known(None, [[] for _ in range(count)], [0] * count)
+            known = Known(None, [[] for _ in range(count)], [0] * count)
+            known.link = self.random.choice(("", "dr"))
+            self.expected.topics[name] = known
         self.expected.under_way = set(new)
         if self.random.random() < 0.6:
             # Until the history is over: until then events find logs that are not durable, or that have
@@ -126,14 +133,18 @@ class TopicWorkload:
             self.world.administration.may_settle.clear()
         if self.random.random() < 0.3:
             self.world.administration.may_make_files.clear()
-        counts = {name: len(self.expected.topics[name].partitions) for name in new}
-        new_topics = [NewTopic(name=name, partitions_count=count) for name, count in counts.items()]
+        new_topics = [self._new_topic(name) for name in new]
         for topic in await self.world.topics.create_all(new_topics):
             assert isinstance(topic, Topic), topic
             self.expected.topics[topic.name].id = topic.id
         self.expected.under_way = set()
         if self.random.random() < 0.3:
             await at_rest(self.world)
+
+    def _new_topic(self, name: str) -> NewTopic:
+        known = self.expected.topics[name]
+        overrides = {LINK: known.link, SOURCE_ID: SOURCE} if known.link else {}
+        return NewTopic(name=name, partitions_count=len(known.partitions), overrides=overrides)
 
     async def grow(self) -> None:
         topic = self._any_topic()
@@ -186,8 +197,17 @@ class TopicWorkload:
         known, value = self.expected.topics[topic.name], str(self.random.randrange(1000))
         before = known.retention_ms
         known.retention_ms = f"{before}|{value}"
-        await self.world.topics.alter(topic.name, lambda *_: {"retention.ms": value})
+        await self.world.topics.alter(topic.name, lambda old, _: {**old, "retention.ms": value})
         known.retention_ms = value
+
+    async def promote(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        known = self.expected.topics[topic.name]
+        known.link = f"{known.link}|"
+        await self.world.topics.alter(topic.name, lambda old, _: without_own(old))
+        known.link = ""
 
     async def restart(self) -> None:
         await self.world.close()
@@ -267,6 +287,8 @@ def check_topic(topic: Topic, known: Known) -> None:
     count = len(known.partitions)
     assert len(topic.partitions) in (count, known.grown_to or count)
     assert topic.overrides.get("retention.ms", "") in known.retention_ms.split("|")
+    assert topic.config.mirror_link in known.link.split("|")
+    assert topic.config.is_mirror == bool(topic.config.mirror_source_topic_id)
     added = len(topic.partitions) - count
     values_of = [*known.partitions, *([] for _ in range(added))]
     for log, values, acknowledged in zip(

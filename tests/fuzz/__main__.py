@@ -15,7 +15,8 @@ import atheris
 
 CORPUS = Path(__file__).parent / "corpus"
 INSTRUMENTED = [
-    "server.security", "server.config.listeners", "server.handlers", "protocol.wire", "joserfc",
+    "server.security", "server.config.listeners", "server.handlers", "server.replication",
+    "server.client", "protocol.wire", "joserfc",
 ]  # fmt: skip
 
 

@@ -28,11 +28,13 @@ from protocol.wire.api_keys import APIS
 from protocol.wire.decode import decode
 from protocol.wire.errors import DecodeError, ProtocolError
 from protocol.wire.schema import Message
+from server.client.errors import Misconfigured
 from server.config.listeners.jaas import JaasError, parse_jaas
 from server.config.listeners.sasl_listeners import OAuthRules
 from server.handlers import alter_client_quotas, create_acls, describe_client_quotas
 from server.handlers.shared.acl_filters import acl_filter
 from server.net.tls_handshake import reason_of
+from server.replication.link_spec import BadLink, stored_link, without_secrets
 from server.security import acl_store
 from server.security.acls import fault_of_acl, fault_of_filter
 from server.security.distinguished_name import subject_of
@@ -219,6 +221,18 @@ def _decoded(data: bytes, types: tuple[type[Message], ...]) -> Message | None:
         return None
 
 
+def link(data: bytes) -> None:
+    """A link to another cluster, as JSON."""
+    with suppress(BadLink):
+        spec = stored_link("link", data)
+        assert stored_link("link", spec.stored()) == spec
+        assert PASSWORD not in repr(spec)
+        assert isinstance(spec.topic_filter()("topic"), bool)
+        with suppress(Misconfigured):
+            spec.access()
+    without_secrets(data.decode("utf-8", "replace"))
+
+
 def client_hello(data: bytes) -> None:
     """The first bytes on a TLS port; the peer sends no more."""
     ours, theirs = socket.socketpair()
@@ -251,6 +265,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
         plain, scram, oauthbearer, token, token_claims, issuer_keys, jaas, key_store, trust_store,
-        distinguished_name, principal_mapping, acl_requests, quota_requests, client_hello,
+        distinguished_name, principal_mapping, acl_requests, quota_requests, link, client_hello,
     )
 }  # fmt: skip

@@ -23,6 +23,7 @@ from protocol.records.batch_scan import scan_batches
 from protocol.records.compression import Codec
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from server.replication.link_spec import LinkSpec
 from server.replication.mirror_topics import MirrorTopics
 from server.topics.topic import Topic
 from storage.files.files import FileSystem
@@ -41,6 +42,7 @@ from tests.harness.served_broker import (
     records_in,
     serving_broker_on,
 )
+from tests.harness.source_topic import SOURCE_ID, source_topic
 
 TOPIC = 2
 HOUR_MS = 3_600_000
@@ -148,6 +150,18 @@ async def mirror_compaction(path: Path) -> None:
         assert not topic.log.config.is_compacted
         await topic.set("mirror.compaction", "on")
         assert topic.log.config.is_compacted
+
+
+async def mirror_local_properties(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        mirrors = MirrorTopics(topic.served.broker.topics)
+        await by_a_link(topic, mirror_link="dr", mirror_source_topic_id=topic_id_text(SOURCE_ID))
+        found = source_topic("orders", segment_ms="1000", segment_bytes="1048576")
+        for local, expected in (("", 1000), ("segment.ms", 60_000)):
+            await by_a_link(topic, segment_ms="60000", mirror_local_properties=local)
+            await mirrors.follow(LinkSpec(name="dr", bootstrap="a"), [found])
+            assert topic.log.config.segment_ms == expected
+            assert topic.log.config.segment_bytes == 1 << 20
 
 
 async def cleanup_policy(path: Path) -> None:
@@ -432,6 +446,7 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "mirror.link": mirror_link,
     "mirror.source.topic.id": mirror_source_topic_id,
     "mirror.compaction": mirror_compaction,
+    "mirror.local.properties": mirror_local_properties,
 }
 
 

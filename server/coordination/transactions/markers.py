@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, ProducerId
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
@@ -23,6 +24,7 @@ from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import TransactionPartition
 from server.durability.group_commit import GroupCommit
 from server.runtime.turns import Pace, Turns
+from server.topics.mirrors import refusal_on_mirror
 from server.topics.topics import Topics
 from storage.batches.validate import Refused
 from storage.files.errors import StorageError
@@ -35,6 +37,10 @@ RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 10.0
 
 ALREADY_ENDED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """The log has seen a later epoch, so the transaction has already ended in that partition."""
+
+NEEDS_NONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.POLICY_VIOLATION)
+"""The partition was deleted, or is that of a mirror which was created under its name since: neither has
+a record of the transaction."""
 
 
 class TransactionEnded(Protocol):
@@ -95,8 +101,7 @@ class Markers:
         async for (_, partition), error in self.write_all(writes, Pace(self._turns)):
             if error in ALREADY_ENDED:
                 _log.warning("%s needs no marker of %s: %s", partition, marker, error.message)
-            if not error or error in ALREADY_ENDED or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                # A deleted partition needs no marker.
+            if not error or error in ALREADY_ENDED or error in NEEDS_NONE:
                 unmarked.discard(partition)
         return bool(unmarked)
 
@@ -123,8 +128,9 @@ class Markers:
         log = self._log_of(partition)
         if isinstance(log, ErrorCode):
             return log
-        if log.config.is_mirror:
-            return ErrorCode.POLICY_VIOLATION
+        mirror = refusal_on_mirror(ApiKey.WRITE_TXN_MARKERS, partition.topic, log.config)
+        if mirror is not None:
+            return mirror.error_code
         try:
             if not log.new_files.are_made:
                 await self._topics.make_files(log)

@@ -30,7 +30,7 @@ from server.config.rows import ResourceType
 from server.handlers.shared.config_permissions import config_refusal
 from server.request_context import RequestContext
 from server.security.acls import Operation
-from server.topics.mirrors import OWN, refusal_of_change
+from server.topics.mirrors import OWN, refusal_of_change, with_local
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
 from storage.formats.config_property import ConfigError, fields_by_property
@@ -167,7 +167,7 @@ async def _alter_topic(
         kept = {each: before[each] for each in OWN & before.keys()}
         first = kept if alteration.replaces else before
         changed = overrides_after(first, found.changes, defaults)
-        return refusal_of_change(name, before, changed) or changed
+        return refusal_of_change(name, before, changed) or with_local(before, changed)
 
     altered = await context.broker.topics.alter(name, after, validate_only=alteration.validate_only)
     return altered if isinstance(altered, TopicRefused) else None

@@ -86,6 +86,8 @@ def _transactional_partitions(
             log = context.log_of(topic.name, data.index)
             if isinstance(log, ErrorCode) or topic.name in INTERNAL_TOPICS or not data.records:
                 continue
+            if log.config.is_mirror:
+                continue
             try:
                 header = read_header(data.records)
             except ProtocolError:

@@ -313,6 +313,44 @@ def test_the_metadata_log_and_its_snapshot_are_printed(
     assert (row["key"], row["value"], row["modified_revision"]) == ("/key", "value", 1)
 
 
+SECRETS = {
+    "/links/dr": '{"bootstrap":"a:9092","properties":{"ssl.key.password":"s3cret"}}',
+    "/broker_configs/default": '{"ssl.key.password":"s3cret","log.retention.ms":"1"}',
+    "/scram/SCRAM-SHA-256/alice": '{"salt":"s3cret"}',
+    "/scram_decoys": "s3cret",
+}
+
+
+def test_no_password_of_the_metadata_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = LocalFileSystem()
+    store = MetadataLog(files, str(tmp_path / "metadata"), CompactionSettings())
+    store.recover()
+    operations: list[Operation] = [["put", key, value, 0] for key, value in SECRETS.items()]
+    entry = store.append(operations)
+    store.machine.run(operations)
+    store.applied(entry)
+    (log,) = (tmp_path / "metadata").glob("*.replog")
+    log = log.rename(tmp_path / log.name)
+    store.begin_snapshot()
+    store.write_snapshot()
+    store.finish_snapshot()
+    store.close()
+    (snapshot,) = (tmp_path / "metadata").glob("*.checkpoint")
+    state = State(revision=1, entries=[[key, value, 1, 1, 0] for key, value in SECRETS.items()])
+    old_snapshot = write_old_snapshot(files, str(tmp_path), state)
+    old_log = write_old_log(files, str(tmp_path), 2, [operations])
+
+    for path in (log, snapshot, Path(old_snapshot), Path(old_log)):
+        printed = dump(capsys, "--json", path)
+        assert {each for each in SECRETS if each in printed} == set(SECRETS), path
+        assert "ssl.key.password" in printed
+        assert "log.retention.ms" in printed
+        assert "s3cret" not in printed
+        assert "s3cret" not in dump(capsys, path)
+
+
 def test_the_metadata_files_of_an_earlier_release_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

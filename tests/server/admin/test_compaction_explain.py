@@ -74,6 +74,30 @@ async def test_policy(tmp_path: Path) -> None:
         assert finding["remedy"] == "set cleanup.policy=compact for topic orders"
 
 
+@pytest.mark.parametrize(
+    ("policy", "text", "remedy"),
+    [
+        ("compact", "mirror.compaction is off", "set mirror.compaction=on for topic orders"),
+        ("delete", "cleanup.policy is delete", "for topic orders at the source of link dr"),
+    ],
+)
+async def test_a_mirror_says_which_side_decides(
+    tmp_path: Path, policy: str, text: str, remedy: str
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await compacted(broker, cleanup_policy=policy)
+        await broker.served.broker.topics.alter(
+            "orders", lambda old, _: {**old, "mirror.link": "dr"}
+        )
+
+        finding = await first_finding(broker, "policy")
+        status, answer = await broker.ask("POST", "/topics/orders/now")
+
+        assert text in finding["text"]
+        assert finding["remedy"].endswith(remedy)
+        assert (status, answer["error"].endswith(remedy)) == (409, True)
+
+
 async def test_active_segment(tmp_path: Path) -> None:
     async with steered_broker(tmp_path) as broker:
         await compacted(broker, segment_ms="3600000")

@@ -15,7 +15,18 @@ from protocol.messages import alter_configs, create_topics, delete_topics, incre
 from protocol.messages.produce import ProduceResponse
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
-from server.topics.mirrors import ALTERS_DATA, COMPACTION, LINK, SOURCE_ID
+from server.topics.mirrors import (
+    ALTERS_DATA,
+    COMPACTION,
+    LINK,
+    LOCAL,
+    REFUSED,
+    SOURCE_ID,
+    refusal_on_mirror,
+    without_own,
+)
+from server.topics.topic import TopicRefused
+from storage.formats.log_config import LogConfig
 from tests.harness.served_broker import (
     ServedBroker,
     batch_of,
@@ -23,21 +34,14 @@ from tests.harness.served_broker import (
     produce_request,
     serving_broker,
 )
+from tests.harness.transaction_requests import add, described, end, init, until_state
+from tests.server.coordination.transactions.test_joining import produce as produce_in_transaction
 from tests.server.handlers.test_internal_topics import BY_ID, REQUESTS, answer, answer_by_id
 
 MIRROR = "mirror"
 PROPERTIES = {LINK: "dr", SOURCE_ID: "hupMRyNlRUanRQMZWmQ0dw", "cleanup.policy": "compact"}
-REFUSED = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.DELETE_RECORDS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_CONFIGS,  # Replacing all properties would remove the source's cleanup.policy.
-    }
-)
+REPLACES = ApiKey.ALTER_CONFIGS
+"""Replacing all properties would remove the source's `cleanup.policy`."""
 TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
 
 
@@ -51,14 +55,28 @@ async def test_only_what_would_change_the_records_is_refused(tmp_path: Path, key
         await mirror(served)
         log = served.log(MIRROR)
         codes = await answer(served, key, MIRROR)
-        assert ("POLICY_VIOLATION" in codes) == (key in REFUSED), codes
+        assert ("POLICY_VIOLATION" in codes) == (key in {*REFUSED, REPLACES}), codes
         assert log.log_end_offset == log.log_start_offset == 0
         found = served.broker.topics.get(MIRROR)
         assert found is not None
         assert len(found.partitions) == 1
         if key in BY_ID:
             codes = await answer_by_id(served, key, found.id)
-            assert ("POLICY_VIOLATION" in codes) == (key in REFUSED), codes
+            assert ("POLICY_VIOLATION" in codes) == (key in {*REFUSED, REPLACES}), codes
+
+
+def test_the_table_of_refusals_has_only_apis_that_are_asked_here() -> None:
+    assert REFUSED.keys() <= REQUESTS.keys()
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED), ids=lambda key: key.name)
+def test_every_refusal_names_the_link_and_the_command(key: ApiKey) -> None:
+    config = LogConfig.from_overrides(PROPERTIES, LogConfig())
+    refused = refusal_on_mirror(key, MIRROR, config)
+    assert refused is not None
+    assert "its link dr" in refused.message
+    assert refused.message.endswith("kompakt replica promote mirror makes it an ordinary topic.")
+    assert refusal_on_mirror(key, MIRROR, LogConfig()) is None
 
 
 async def test_a_producer_reads_which_link_it_is_and_what_to_do(tmp_path: Path) -> None:
@@ -99,13 +117,14 @@ async def test_properties_that_decide_about_records_are_the_sources(
         assert name in refused.error_message
 
 
-@pytest.mark.parametrize("name", [LINK, SOURCE_ID])
+@pytest.mark.parametrize("name", [LINK, SOURCE_ID, LOCAL])
 @pytest.mark.parametrize("operation", [SET, DELETE])
 async def test_only_a_link_makes_or_ends_a_mirror(
     tmp_path: Path, name: str, operation: int
 ) -> None:
     async with serving_broker(tmp_path) as served:
         await mirror(served)
+        await alter(served, "segment.ms", "60000")  # So that mirror.local.properties has a value.
         refused = await alter(served, name, "other" if operation == SET else None, operation)
         assert refused.error_code == ErrorCode.POLICY_VIOLATION
         assert "Only a link" in refused.error_message
@@ -161,3 +180,53 @@ async def test_a_mirror_is_not_deleted_by_its_id_either(tmp_path: Path) -> None:
         )
         response = await served.call(request, 6, delete_topics.DeleteTopicsResponse)
         assert response.responses[0].error_code == ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("version", [3, 11, 12])
+async def test_a_transaction_ends_although_its_producer_tried_to_write_to_a_mirror(
+    tmp_path: Path, version: int
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await mirror(served)
+        await served.create("own")
+        producer = await init(served)
+        if version < 12:
+            await add(served, producer, {"own": (0,)})
+            refused = {(MIRROR, 0): ErrorCode.POLICY_VIOLATION}
+            assert await add(served, producer, {MIRROR: (0,)}) == refused
+        await produce_in_transaction(served, producer, 0, topic="own", version=version)
+        answered = await produce_in_transaction(served, producer, 0, topic=MIRROR, version=version)
+        assert answered == [ErrorCode.POLICY_VIOLATION]
+        assert [each.topic for each in (await described(served)).topics] == ["own"]
+        await end(served, producer)
+        await until_state(served, "CompleteCommit")
+
+
+async def test_a_transaction_ends_whose_topic_was_replaced_by_a_mirror(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        topic = await served.create(MIRROR)
+        producer = await init(served)
+        await add(served, producer, {MIRROR: (0,)})
+        await served.broker.topics.delete(topic)
+        await mirror(served)
+        await end(served, producer)
+        await until_state(served, "CompleteCommit")
+        assert served.log(MIRROR).log_end_offset == 0
+
+
+async def test_a_mirror_refuses_the_same_after_a_restart_and_nothing_once_it_is_promoted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await mirror(served)
+    async with serving_broker(tmp_path) as served:
+        for key in sorted(REFUSED):
+            assert "POLICY_VIOLATION" in await answer(served, key, MIRROR), key
+        # As the source's policy would be: DeleteRecords refuses topics that are only compacted.
+        altered = await served.broker.topics.alter(
+            MIRROR, lambda old, _: {**without_own(old), "cleanup.policy": "delete"}
+        )
+        assert not isinstance(altered, TopicRefused)
+        for key in sorted(REFUSED, key=lambda key: key is ApiKey.DELETE_TOPICS):
+            assert "POLICY_VIOLATION" not in await answer(served, key, MIRROR), key
+        assert served.broker.topics.get(MIRROR) is None

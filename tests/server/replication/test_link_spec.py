@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import string
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from server.replication.link_spec import BadLink, parse_link
+from server.replication.link_spec import (
+    COMPACTIONS,
+    BadLink,
+    LinkSpec,
+    parse_link,
+    stored_link,
+    without_secrets,
+)
 
+LETTERS = string.ascii_letters
 FINE = {"bootstrap": "a:9092,b:9093", "topics": ["t"], "patterns": ["u.*"]}
 
 
@@ -38,13 +49,14 @@ def test_passwords_are_stored_and_never_shown() -> None:
 
 
 def test_topics_by_name_and_by_pattern_but_not_the_sources_own() -> None:
-    spec = parse_link("dr", json.dumps(FINE | {"patterns": [".*s"]}))
-    assert [
-        name for name in ("t", "users", "user", "__consumer_offsets") if spec.follows(name)
-    ] == [
-        "t",
-        "users",
-    ]
+    spec = parse_link("dr", json.dumps(FINE | {"patterns": [".*s", "a|b"]}))
+    names = ("t", "users", "user", "__consumer_offsets", "a", "b", "ab")
+    assert list(filter(spec.topic_filter(), names)) == ["t", "users", "a", "b"]
+
+
+def test_topics_by_name_alone() -> None:
+    spec = parse_link("dr", json.dumps(FINE | {"patterns": []}))
+    assert list(filter(spec.topic_filter(), ("t", "u", "tt"))) == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +67,15 @@ def test_topics_by_name_and_by_pattern_but_not_the_sources_own() -> None:
         ({"patterns": ["("]}, "pattern"),
         ({"compaction": "later"}, "not one of off, on"),
         ({"bootstrap": "a:b"}, "not host:port"),
+        ({"bootstrap": ""}, "names no broker of its source"),
+        ({"bootstrap": " , "}, "names no broker of its source"),
+        ({"topics": [""]}, "the empty string is not allowed"),
+        ({"topics": ["a/b"]}, "'a/b' contains"),
+        ({"topics": ["t"] * 10_001}, "more than 10000 topics"),
+        ({"patterns": ["t"] * 101}, "more than 100 patterns"),
+        ({"patterns": ["a(?=b)"]}, r"pattern 'a\(\?=b\)'"),
+        ({"patterns": ["(a{1000}){1000}"]}, "pattern"),
+        ({"patterns": [rf"{each}\pL{{9}}" for each in LETTERS]}, "its patterns together"),
         ({"properties": {"security.protocol": "CARRIER"}}, "security.protocol=CARRIER"),
         ({"topic": ["t"]}, "unknown field"),
         ({"topics": "t"}, "Expected `array`"),
@@ -76,3 +97,46 @@ def test_a_name_is_a_word(name: str) -> None:
 def test_what_is_not_json_is_refused() -> None:
     with pytest.raises(BadLink, match="link dr"):
         parse_link("dr", b"\xff{")
+
+
+def test_no_pattern_holds_the_broker() -> None:
+    spec = parse_link("dr", json.dumps(FINE | {"patterns": ["(a+)+b"]}))
+    assert not spec.topic_filter()("a" * 249)
+
+
+def test_a_link_whose_file_is_gone_can_still_be_read_from_the_store() -> None:
+    properties = {"security.protocol": "SSL", "ssl.truststore.location": "/missing/ca.pem"}
+    content = json.dumps(FINE | {"properties": properties})
+    with pytest.raises(BadLink, match="/missing/ca"):
+        parse_link("dr", content)
+    assert stored_link("dr", content).properties == properties
+
+
+def test_secrets_are_hidden_in_the_stored_form() -> None:
+    spec = stored_link("dr", json.dumps(FINE | {"properties": {"ssl.key.password": "s3c"}}))
+    shown = without_secrets(spec.stored())
+    assert json.loads(shown)["properties"] == {"ssl.key.password": "<hidden>"}
+    assert json.loads(shown)["bootstrap"] == spec.bootstrap
+    for damaged in ("s3c", '"s3c"', '["s3c"]', '{"properties":"s3c"}', '{"secret":"s3c"}'):
+        assert "s3c" not in without_secrets(damaged)
+
+
+WORDS = st.text(alphabet="abz09._-", min_size=1, max_size=8).filter(
+    lambda text: text.strip(".") and not text.startswith("__")
+)
+SPECS = st.builds(
+    LinkSpec,
+    name=WORDS,
+    bootstrap=st.lists(WORDS.map("{}:9092".format), min_size=1, max_size=3).map(",".join),
+    properties=st.dictionaries(st.text(), st.text(), max_size=4),
+    topics=st.lists(WORDS, min_size=1, max_size=4).map(tuple),
+    patterns=st.lists(st.sampled_from(["a.*", "b|c", r"\d+"]), max_size=3).map(tuple),
+    compaction=st.sampled_from(COMPACTIONS),
+    is_paused=st.booleans(),
+)
+
+
+@given(SPECS)
+def test_every_link_is_read_as_it_was_stored(spec: LinkSpec) -> None:
+    assert stored_link(spec.name, spec.stored()) == spec
+    assert set(json.loads(without_secrets(spec.stored()))["properties"].values()) <= {"<hidden>"}

@@ -11,24 +11,36 @@ from typing import Any
 
 import pytest
 
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.client.pauses import Pacing
 from server.metadata.features import SPARSE_LOG
+from server.metadata.store import Put
 from server.replication import link as link_module
 from server.replication import mirror as mirror_module
 from server.replication.link_spec import parse_link
+from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.slots import safe_ms_of
 from server.replication.source_topics import find_topics
+from server.topics.making import TopicMaking
 from server.topics.topic import Topic, TopicRefused
+from storage.files.paths import topic_id_text
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
+from tests.harness.certificates import Certificates
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
+from tests.harness.source_topic import SOURCE_ID, source_topic
 
 SECONDS_MAX = 60
 LINK = "dr"
@@ -220,6 +232,54 @@ async def test_partitions_and_properties_follow_the_source(tmp_path: Path) -> No
         assert found is not None
         assert not found.config.is_compacted, "until --compaction on"
         assert not found.config.is_deleted, "it follows the source's log start"
+
+
+async def test_properties_that_clients_set_here_stay_until_they_delete_them(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", segment_ms="77000", segment_bytes="1048576")
+        await link(target, source)
+        await in_state(target, "copying")
+        await set_on(target, "segment.ms", "60000")
+        await set_on(target, "flush.ms", "500")
+
+        async def after_a_refresh(segment_bytes: str) -> dict[str, str]:
+            await source.broker.topics.alter(
+                "t", lambda old, _: {**old, "segment.bytes": segment_bytes}
+            )
+
+            def overrides() -> dict[str, str]:
+                found = target.broker.topics.get("t")
+                return {} if found is None else dict(found.overrides)
+
+            await until(lambda: overrides()["segment.bytes"] == segment_bytes)
+            return overrides()
+
+        overrides = await after_a_refresh("2097152")
+        assert (overrides["segment.ms"], overrides["flush.ms"]) == ("60000", "500")
+        await set_on(target, "segment.ms", None)
+        await set_on(target, "flush.ms", None)
+        overrides = await after_a_refresh("4194304")
+        assert overrides["segment.ms"] == "77000"
+        assert "flush.ms" not in overrides
+        assert "mirror.local.properties" not in overrides
+
+        await set_on(target, "segment.ms", "60000")
+        await target.broker.replication.promote("t", is_forced=True)
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert found.overrides["segment.ms"] == "60000"
+        assert not any(name.startswith("mirror.") for name in found.overrides)
+
+
+async def set_on(served: ServedBroker, name: str, value: str | None) -> None:
+    """Set a property of the topic `t` as a client; None deletes it."""
+    config = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    answer = await served.call(request, 1, IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
 async def test_compaction_can_be_on(tmp_path: Path) -> None:
@@ -494,6 +554,126 @@ async def test_a_link_goes_once_its_mirrors_are_promoted(tmp_path: Path) -> None
     async with serving_broker(tmp_path / "target") as target:
         assert target.broker.replication.shown() == []
         assert target.broker.topics.get("t") is not None
+
+
+async def test_a_link_that_is_creating_a_mirror_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        is_making, may_go_on = asyncio.Event(), asyncio.Event()
+        make = TopicMaking.make
+
+        async def held(*args: Any) -> Any:
+            is_making.set()
+            await may_go_on.wait()
+            return await make(*args)
+
+        monkeypatch.setattr(TopicMaking, "make", held)
+        await link(target, source)
+        await is_making.wait()
+        asyncio.get_running_loop().call_soon(may_go_on.set)
+        with pytest.raises(LinkRefused, match="promote them first"):
+            await target.broker.replication.delete(LINK)
+        await in_state(target, "copying")
+
+
+async def test_a_refresh_under_way_does_not_take_a_promoted_topic_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        reached, may_go_on = asyncio.Event(), asyncio.Event()
+        follow, refreshes = MirrorTopics.follow, 0
+
+        async def held(*args: Any) -> Any:
+            nonlocal refreshes
+            refreshes += 1
+            made = await follow(*args)
+            reached.set()
+            await may_go_on.wait()
+            return made
+
+        monkeypatch.setattr(MirrorTopics, "follow", held)
+        await reached.wait()
+        # The source has changed: what the refresh would do next must not reach the promoted topic.
+        await source.broker.topics.alter("t", lambda old, _: {**old, "segment.ms": "77000"})
+        await target.broker.replication.promote("t", is_forced=True)
+        may_go_on.set()
+        await until(lambda: refreshes > 2)
+        assert status(target)["partitions"] == []
+        assert "t is an ordinary topic here" in status(target)["problems"]["t"]
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert "segment.ms" not in found.overrides
+
+
+async def test_what_a_refresh_wants_of_a_topic_is_refused_once_it_is_promoted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as target:
+        own = {"mirror.link": LINK, "mirror.source.topic.id": topic_id_text(SOURCE_ID)}
+        await target.broker.topics.create("t", partitions_count=1, overrides=own)
+        mirrored = target.broker.topics.get("t")
+        assert mirrored is not None
+        await target.broker.topics.alter("t", lambda *_: {})
+        spec = parse_link(LINK, json.dumps({"bootstrap": "a", "topics": ["t"]}))
+        mirrors = MirrorTopics(target.broker.topics)
+        for partitions in (5, 1):
+            found = source_topic("t", partitions, segment_ms="77000")
+            refused = await mirrors._update(spec, mirrored, found)
+            assert isinstance(refused, TopicRefused)
+            assert "t was promoted" in refused.message
+        promoted = target.broker.topics.get("t")
+        assert promoted is not None
+        assert (len(promoted.partitions), promoted.overrides) == (1, {})
+
+
+async def test_a_link_whose_file_was_gone_runs_again_after_resume(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.pem"
+    certificate = Certificates(tmp_path).authority_file.read_bytes()
+    content = {
+        "bootstrap": "127.0.0.1:1",
+        "topics": ["t"],
+        "properties": {"security.protocol": "SSL", "ssl.truststore.location": str(authority)},
+    }
+    authority.write_bytes(certificate)
+    async with serving_broker(tmp_path / "target") as target:
+        await target.broker.replication.create(parse_link(LINK, json.dumps(content)))
+    authority.unlink()
+    async with serving_broker(tmp_path / "target") as target:
+        assert str(authority) in status(target)["reason"]
+        assert status(target)["bootstrap"] == "127.0.0.1:1"
+        await target.broker.replication.pause(LINK, is_paused=False)
+        assert str(authority) in status(target)["reason"]
+        authority.write_bytes(certificate)
+        await target.broker.replication.pause(LINK, is_paused=False)
+        await until(lambda: "no broker answers" in status(target)["reason"], lambda: status(target))
+
+
+async def test_a_stored_link_that_cannot_be_read_says_why_and_can_be_deleted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as target:
+        await target.broker.metadata_log.txn((), [Put(key=f"/links/{LINK}", value="{")])
+    async with serving_broker(tmp_path) as target:
+        assert "link dr: " in status(target)["reason"]
+        with pytest.raises(LinkRefused, match="link dr: "):
+            await target.broker.replication.pause(LINK, is_paused=True)
+        await target.broker.replication.delete(LINK)
+        with pytest.raises(UnknownLink):
+            await target.broker.replication.pause(LINK, is_paused=True)
+
+
+async def test_a_source_that_calls_compaction_by_its_old_name_is_compacted(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await target.broker.features.set_levels({SPARSE_LOG: 0})
+        await source.create("t", cleanup_policy="dedupe")
+        await link(target, source)
+        await in_state(target, "upgrade-required")
 
 
 async def test_clients_read_a_mirror_and_cannot_write_to_it(tmp_path: Path) -> None:

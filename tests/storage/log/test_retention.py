@@ -106,6 +106,16 @@ def test_without_delete_in_the_policy_age_and_size_do_not_count(policy: tuple[st
     assert decide(rows(90, 90, 90), config) == Retention((), Offset(0))
 
 
+@pytest.mark.parametrize("policy", [("delete",), ("compact", "delete")])
+def test_a_mirrors_age_and_size_do_not_count_only_its_log_start_does(
+    policy: tuple[str, ...],
+) -> None:
+    config = LogConfig(cleanup_policy=policy, retention_bytes=1, retention_ms=1, mirror_link="dr")
+    assert decide(rows(90, 90, 90), config) == Retention((), Offset(0))
+    found = decide(rows(90, 90, 90), config, log_start_offset=20)
+    assert found == Retention((LOG_START,) * 2, Offset(20))
+
+
 def test_each_segment_goes_for_the_first_reason_that_holds() -> None:
     config = LogConfig(retention_bytes=250)
     found = decide(rows(90, 90, 90, 0), config, log_start_offset=12)

@@ -57,7 +57,6 @@ from server.coordination.groups.consumer.topic_catalog import (
     ids_of,
     may_have_more_partitions,
 )
-from server.coordination.groups.consumer.topic_patterns import InvalidPattern
 from server.coordination.groups.events import NO_MEMBER, Beat, Leave, Ticket
 from server.coordination.groups.outcome import (
     HeartbeatAnswer,
@@ -66,6 +65,7 @@ from server.coordination.groups.outcome import (
     OutcomeBuilder,
     first_names,
 )
+from server.topics.name_patterns import InvalidPattern
 
 PARTITIONS_AT_ONCE_MAX = 250
 """A step that assigns more runs in a thread: 25 microseconds each (`large_steps.py`)."""

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from server.coordination.groups.consumer.topic_catalog import TopicCatalog
 from server.coordination.groups.events import Matches
 from server.runtime.turns import Pace
+from server.topics.name_patterns import InvalidPattern, compiled_pattern
 from storage.threads import loop_thread
 
 MATCHED_AT_ONCE_MAX = 500
 """So many topics are matched within a step: 2 ms."""
 REMEMBERED_MAX = 32
 """How many expressions have their matches remembered; beyond that, the least recent is forgotten."""
-
-
-class InvalidPattern(ValueError):
-    """The regular expression is invalid; the message says why."""
 
 
 @loop_thread
@@ -56,7 +52,7 @@ class TopicPatterns:
             known = self._remembered.get(pattern)
             if known is None or known[0] != revision:
                 try:
-                    compiled = _compiled(pattern)
+                    compiled = compiled_pattern(pattern)
                 except InvalidPattern:
                     # The step finds that again, and refuses the member.
                     continue
@@ -84,23 +80,5 @@ def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
     Raises:
         InvalidPattern: the pattern is invalid, or needs too much memory.
     """
-    compiled = _compiled(pattern)
+    compiled = compiled_pattern(pattern)
     return frozenset(name for name in names if compiled.fullmatch(name))
-
-
-def _compiled(pattern: str) -> Any:
-    """Returns the compiled expression. Raises InvalidPattern."""
-    # Imported here because few groups subscribe by pattern, and a start should not pay for it.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except (re2.error, UnicodeError) as error:
-        reason = error.args[0] if error.args else error
-        raise InvalidPattern(_text(reason)) from error
-
-
-def _text(reason: object) -> str:
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

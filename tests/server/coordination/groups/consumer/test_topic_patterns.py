@@ -11,12 +11,12 @@ import pytest
 from server.coordination.groups.consumer.topic_patterns import (
     MATCHED_AT_ONCE_MAX,
     REMEMBERED_MAX,
-    InvalidPattern,
     TopicPatterns,
     matching,
 )
 from server.coordination.groups.events import Matches
 from server.runtime.turns import Pace, Turns
+from server.topics.name_patterns import InvalidPattern
 
 NAMES = ("orders", "orders-eu", "events")
 
