@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -91,9 +92,7 @@ class Checkpoints:
         path = self.path(snapshot)
         data = _bytes_of(self._files, path)
         checked = verify_bytes(data, path, snapshot)
-        machine.restore(rows_in(data, path))
-        if machine.digest() != checked.digest:
-            raise DamagedFile(path, "the digest of its rows differs from the one that it holds")
+        restore_rows(data, path, machine, checked.digest)
         return checked
 
     def begin(self, snapshot: SnapshotId, rows: Iterator[Row], digest: int) -> SnapshotWriter:
@@ -231,6 +230,20 @@ class SnapshotWriter:
     def _write(self, data: bytes) -> None:
         self._file.append([data])
         self._hash.update(data)
+
+
+def restore_rows(data: memoryview, path: str, machine: StateMachine, digest: int) -> None:
+    """Give a machine the rows of a file that `verify_bytes` has checked.
+
+    Raises:
+        DamagedFile: they are no rows of such a machine, or have another digest than the file says.
+    """
+    try:
+        machine.restore(rows_in(data, path))
+    except (ValueError, struct.error) as error:
+        raise DamagedFile(path, f"its rows are no state of this machine: {error}") from error
+    if machine.digest() != digest:
+        raise DamagedFile(path, "the digest of its rows differs from the one that it holds")
 
 
 def verify_file(files: FileSystem, path: str, snapshot: SnapshotId) -> Checkpoint:

@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from replog.checkpoint_format import rows_in
-from replog.checkpoints import PART, verify_bytes
+from replog.checkpoints import PART, restore_rows, verify_bytes
 from replog.compactor import LogCompactor
 from replog.control import snapshot_in
 from replog.entry import Entry, Frame, Kind, SnapshotId
@@ -67,6 +66,8 @@ class Follower:
         self._incoming: EntryLog | None = None
         self.installs = 0
         """Snapshots installed."""
+        self.damaged = 0
+        """Snapshots that were received and not installed, because they were damaged."""
 
     def request(self) -> Request:
         """Returns what to ask the leader next."""
@@ -176,14 +177,15 @@ class Follower:
         data = memoryview(replica.files.read_bytes(path + PART))
         try:
             checkpoint = verify_bytes(data, path, part.snapshot)
+            machine = self._new_machine()
+            restore_rows(data, path, machine, checkpoint.digest)
         except DamagedFile as error:
             _log.warning("received a damaged snapshot, fetching it again: %s", error)
+            self.damaged += 1
             self._begin_part(part.snapshot)
             return
         part.file.close()
         self._part = None
-        machine = self._new_machine()
-        machine.restore(rows_in(data, path))
         replica.install(checkpoint, machine)
         self._compactor.installed()
         self.installs += 1

@@ -273,7 +273,8 @@ class CoordinatorCopies:
             return
         followed.answered()
         installs = followed.copy.installs
-        followed.copy.receive(piece.snapshot, piece.position, piece.data, piece.size)
+        if not followed.copy.receive(piece.snapshot, piece.position, piece.data, piece.size):
+            followed.rest(self._clock(), "the leader's checkpoint was damaged")
         if followed.copy.installs > installs:
             followed.leader_end, followed.is_stuck = None, False
 

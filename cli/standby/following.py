@@ -23,6 +23,7 @@ from cli.standby.requests import (
     Answered,
     Asker,
     Refused,
+    check_term,
     fetch_answer,
     fetch_request,
     snapshot_answer,
@@ -193,6 +194,9 @@ class _Retry(CommandFailed):
 async def _ask(client: BrokerClient, request: Request, asker: Asker) -> Answered:
     if isinstance(request, Fetch):
         message = fetch_request(request, asker)
-        return fetch_answer(request, await client.call(message, FetchResponse))
-    asked = snapshot_request(request, asker)
-    return snapshot_answer(request, await client.call(asked, FetchSnapshotResponse))
+        answered = fetch_answer(request, await client.call(message, FetchResponse))
+    else:
+        asked = snapshot_request(request, asker)
+        answered = snapshot_answer(request, await client.call(asked, FetchSnapshotResponse))
+    check_term(asker, answered)
+    return answered

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from time import monotonic
 
 from cli.standby.followed_topics import FollowedTopic, followed_topics
+from protocol.wire.errors import ProtocolError
+from replog.entry import Kind
 from replog.following import Follower
 from replog.independent import Independent
-from replog.messages import Answer, Fetch, Request
+from replog.messages import Answer, Diverging, Entries, Fetch, Request
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
-from server.metadata.machine import MetadataMachine
+from server.metadata.machine import MetadataMachine, fault_of_command
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 
@@ -87,12 +89,26 @@ class MetadataCopy:
         """Handle an answer, then make a snapshot if one is due.
 
         Raises:
-            StorageError: the disk failed, or the leader lacks what was committed here.
+            ProtocolError: the answer makes no sense, and nothing of it was taken.
+            StorageError: the disk failed, or the leader's log is not the one that was followed.
         """
-        self._follower.receive(answer)
+        if isinstance(answer, Entries):
+            _check_commands(answer)
+        self._take(answer)
         if self._replica.role is Role.LEARNER and self._compactor.due() is not None:
             self._snapshot()
         return self.facts()
+
+    def _take(self, answer: Answer) -> None:
+        follower, before, asked = self._follower, self._follower.damaged, self.request()
+        follower.receive(answer)
+        if follower.damaged > before:
+            raise ProtocolError("the snapshot is damaged, and is fetched again")
+        if isinstance(answer, Diverging) and asked == answer.after == self.request():
+            raise StorageError(
+                f"{self._replica.directory}: the leader's log differs from this one before its end at"
+                f" {answer.after.end}: to follow that leader, empty the standby's directory"
+            )
 
     def give_up_snapshot(self) -> Fetch:
         """Drop what was received of a snapshot that the leader no longer has.
@@ -147,3 +163,15 @@ class MetadataCopy:
                 self._compactor.abandon()
                 return
         self._compactor.finish()
+
+
+def _check_commands(answer: Entries) -> None:
+    """Raise ProtocolError if a command cannot be applied: once in the log, it would end every start."""
+    for frame in answer.frames:
+        for index, (kind, payload) in enumerate(frame.contents, frame.index):
+            fault = fault_of_command(payload) if kind is Kind.COMMAND else None
+            if fault is not None:
+                raise ProtocolError(
+                    f"entry {index} is no command that this release knows ({fault}); if the leader runs"
+                    " a later release, upgrade this standby"
+                )

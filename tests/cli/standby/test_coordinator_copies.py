@@ -280,6 +280,26 @@ def test_without_a_checkpoint_at_the_leader_it_fetches_again_after_a_rest() -> N
     assert world.ends == [(0, 0), (1, 0)]
 
 
+def test_a_checkpoint_that_arrives_damaged_is_downloaded_again_after_a_rest() -> None:
+    world, leader = needing()
+    data = leader.checkpoint
+    assert data is not None
+    (wanted,) = world.copies.plan().pieces
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+
+    world.copies.receive_piece(
+        wanted,
+        ReceivedPiece(
+            snapshot=snapshot_of(data), position=0, data=damaged, size=len(data), throttle_ms=0
+        ),
+    )
+
+    assert world.pieces == []
+    assert "checkpoint was damaged" in world.copies.facts()[0].waiting[0]
+    world.now_s += 60
+    assert world.pieces == [(0, 0)]
+
+
 def test_too_many_downloads_at_the_leader_are_waited_for() -> None:
     world, _ = needing()
     (wanted,) = world.copies.plan().pieces
