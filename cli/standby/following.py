@@ -114,6 +114,7 @@ class Following:
                 f"{self._leader} is not the listener of inter.broker.listener.name: followers read the"
                 " metadata only there"
             )
+        await self._in_worker(self._copy.connected)
         request = await self._in_worker(self._copy.request)
         while True:
             asker = Asker(

@@ -12,10 +12,10 @@ from time import monotonic
 
 from cli.standby.followed_topics import FollowedTopic, followed_topics
 from protocol.wire.errors import ProtocolError
-from replog.entry import Kind
+from replog.entry import Frame, Kind
 from replog.following import Follower
 from replog.independent import Independent
-from replog.messages import Answer, Diverging, Entries, Fetch, Request
+from replog.messages import Answer, Diverging, Entries, Fetch, Request, SnapshotOffered
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
 from server.metadata.machine import MetadataMachine, fault_of_command
@@ -61,6 +61,9 @@ class MetadataCopy:
         self._compactor = Independent(self._replica, settings)
         self._segment_bytes = settings.segment_bytes
         self._is_stopping = threading.Event()
+        # State
+        # The last entries, until the leader of this connection has shown the same.
+        self._compared_first: Frame | None = None
         # Set by `open`
         self._follower: Follower
 
@@ -81,9 +84,25 @@ class MetadataCopy:
         )
         return self.facts()
 
+    def connected(self) -> None:
+        """Begin with a leader: at first it must show that it has the last entries that are here.
+
+        A Fetch compares terms only. A leader that was restored from an older backup may have written
+        other entries in the term that was followed.
+        """
+        replica, log = self._replica, self._replica.log
+        self._compared_first = None
+        if replica.role is not Role.INSTALLING and log.end > log.start:
+            *_, self._compared_first = log.frames(log.end - 1)
+
     def request(self) -> Request:
         """Returns what to ask the leader next."""
-        return self._follower.request()
+        frame = self._compared_first
+        if frame is None:
+            return self._follower.request()
+        term_before = self._replica.log.term_at(frame.index - 1)
+        assert term_before is not None, "the log knows the term before each of its entries"
+        return Fetch(frame.index, term_before)
 
     def receive(self, answer: Answer) -> CopyFacts:
         """Handle an answer, then make a snapshot if one is due.
@@ -94,10 +113,33 @@ class MetadataCopy:
         """
         if isinstance(answer, Entries):
             _check_commands(answer)
-        self._take(answer)
+        frame = self._compared_first
+        if frame is None:
+            self._take(answer)
+        else:
+            self._compared_first = None
+            self._compare(frame, answer)
         if self._replica.role is Role.LEARNER and self._compactor.due() is not None:
             self._snapshot()
         return self.facts()
+
+    def _compare(self, frame: Frame, answer: Answer) -> None:
+        """Compare the last frame with the leader's, then take the entries after it.
+
+        Raises:
+            StorageError: the leader has another one.
+        """
+        if isinstance(answer, SnapshotOffered):
+            return  # The leader no longer has these entries.
+        log = self._replica.log
+        if not isinstance(answer, Entries) or not answer.frames or answer.frames[0] != frame:
+            raise StorageError(
+                f"{self._replica.directory}: the leader has not the entry {frame.end - 1} that this"
+                " standby has followed: it was restored from an older backup. To follow it, empty the"
+                " standby's directory"
+            )
+        rest = answer.frames[1:]
+        self._take(Entries(answer.leader_term, Fetch(log.end, log.last_term), rest))
 
     def _take(self, answer: Answer) -> None:
         follower, before, asked = self._follower, self._follower.damaged, self.request()

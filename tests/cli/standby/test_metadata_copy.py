@@ -13,10 +13,12 @@ from storage.files.errors import StorageError
 from tests.harness.followed_metadata import FollowedMetadata, MetadataLeader
 
 
-def leader(count: int = 3) -> MetadataLeader:
+def leader(count: int = 3, *, others_from: int = 99) -> MetadataLeader:
+    """Returns a leader with some entries, other ones from a number on."""
     made = MetadataLeader()
     for number in range(count):
-        made.append([["put", f"/key/{number}", "value", 0]])
+        value = "value" if number < others_from else "other"
+        made.append([["put", f"/key/{number}", value, 0]])
     return made
 
 
@@ -93,3 +95,78 @@ def test_a_snapshot_that_the_leader_no_longer_has_is_given_up() -> None:
     world.catch_up()
 
     assert world.facts.end == 4
+
+
+# ---------------------------------------------------------------- whether the leader is the same
+
+
+@pytest.mark.parametrize(
+    "restored",
+    [
+        pytest.param(leader(5, others_from=2), id="other_entries_and_more"),
+        pytest.param(leader(3, others_from=2), id="another_last_entry"),
+        pytest.param(leader(2), id="not_the_last_entry"),
+        pytest.param(leader(1), id="fewer_entries"),
+    ],
+)
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_leader_that_was_restored_within_its_term_is_refused(
+    restored: MetadataLeader, *, is_restarted: bool
+) -> None:
+    world = FollowedMetadata(leader())
+    world.catch_up()
+    before = world.facts
+    world.leader = restored
+    if is_restarted:
+        world.restart()
+    world.copy.connected()
+
+    with pytest.raises(StorageError, match="it was restored from an older backup"):
+        world.step()
+
+    world.leader = leader()
+    world.restart()
+    world.catch_up()
+    assert (world.facts.end, world.facts.digest) == (before.end, before.digest)
+
+
+def test_the_same_leader_is_followed_and_the_answer_has_the_next_entries_too() -> None:
+    world = FollowedMetadata(leader(3))
+    world.catch_up()
+    world.leader = leader(5)
+    world.copy.connected()
+
+    world.step()
+
+    assert world.facts.end == 6
+    assert world.facts.digest == world.leader.digests[6]
+
+
+def test_a_leader_that_no_longer_has_the_last_entry_is_followed() -> None:
+    world = FollowedMetadata(leader(3))
+    world.catch_up()
+    world.leader = leader(5)
+    world.leader.snapshot()
+    world.copy.connected()
+
+    world.catch_up()
+
+    assert world.facts.installs == 1
+    assert world.facts.digest == world.leader.digests[6]
+    world.copy.connected()
+    world.catch_up()
+
+
+def test_while_a_snapshot_is_installed_nothing_is_compared() -> None:
+    made = leader(5)
+    made.snapshot()
+    world = FollowedMetadata(leader(3))
+    world.catch_up()
+    world.leader = made
+    world.step()
+    wanted = world.copy.request()
+
+    world.copy.connected()
+
+    assert world.copy.request() == wanted
+    world.catch_up()

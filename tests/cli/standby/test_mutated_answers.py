@@ -76,6 +76,7 @@ def test_whatever_happens_to_answers_on_their_way_the_copy_never_has_another_sta
             counts[changed_step(source, world, ON_THE_WAY)] += 1
             assert_state_of_the_leader(world, number)
         world.restart()
+        world.copy.connected()
         assert_state_of_the_leader(world, number)
         # The epoch of a batch is not protected, and the leader refuses a follower with another one.
         with suppress(StorageError):
@@ -137,6 +138,8 @@ FROM_THE_START: Changes = (
 
 def changed_step(source: random.Random, world: FollowedMetadata, changes: Changes) -> str:
     where, change = source.choice(changes)
+    if changes is ON_THE_WAY and source.random() < 0.2:
+        world.copy.connected()
     try:
         world.step(**{where: partial(change, source)})
     except (ProtocolError, Refused):

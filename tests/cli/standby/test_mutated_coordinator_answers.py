@@ -211,6 +211,7 @@ def test_whatever_happens_to_answers_on_their_way_the_copy_never_has_another_sta
             counts[changed_step(source, world)] += 1
             world.check()
         world.restart()
+        world.copies.connected()
         world.check()
         world.catch_up()
         world.check()
@@ -220,6 +221,8 @@ def test_whatever_happens_to_answers_on_their_way_the_copy_never_has_another_sta
 
 def changed_step(source: random.Random, world: World) -> str:
     where, change = source.choice(ON_THE_WAY)
+    if source.random() < 0.2:
+        world.copies.connected()
     try:
         world.step(**{where: partial(change, source)})
     except (ProtocolError, Refused):
