@@ -1,7 +1,7 @@
 """Snapshots as files: written beside the log, verified before use, removed when newer ones exist.
 
     <id>.checkpoint          complete: written, synced, renamed, and its name synced
-    <id>.checkpoint.part     being written or received; a start removes it
+    <id>.checkpoint.part     being written or received; a start removes it, unless a follower continues
 
 `checkpoint_format.py` has the bytes.
 """
@@ -50,6 +50,15 @@ class Checkpoint:
 def checkpoint_name(snapshot: SnapshotId) -> str:
     """Returns the name of a snapshot's file."""
     return f"{snapshot.end:020d}-{snapshot.term:010d}.checkpoint"
+
+
+def received_part(names: list[str], log_end: int) -> SnapshotId | None:
+    """Returns the snapshot of which these names have a part that was received, not written here.
+
+    A copy's own snapshots end within its log, those that it needs after it.
+    """
+    parts = snapshots_in([name.removesuffix(PART) for name in names if name.endswith(PART)])
+    return parts[-1] if parts and parts[-1].end > log_end else None
 
 
 def snapshots_in(names: list[str]) -> list[SnapshotId]:
@@ -106,6 +115,10 @@ class Checkpoints:
         file = self._files.open(path, create=True)
         self._files.restrict(self._directory)
         return file
+
+    def open_part(self, snapshot: SnapshotId) -> File:
+        """Open what an earlier process has received of a snapshot, to append the rest."""
+        return self._files.open(self.path(snapshot) + PART)
 
     def publish(self, snapshot: SnapshotId) -> None:
         """Give a synced file its final name, durably: from now on it is a snapshot."""

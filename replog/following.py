@@ -50,7 +50,7 @@ class Follower:
         *,
         segment_bytes: int = 1 << 20,
     ) -> None:
-        """Follow with an opened replica.
+        """Follow with an opened replica, and continue the download that it has kept.
 
         Args:
             new_machine: returns an empty machine, for a snapshot that is installed.
@@ -68,6 +68,8 @@ class Follower:
         """Snapshots installed."""
         self.damaged = 0
         """Snapshots that were received and not installed, because they were damaged."""
+        if replica.received is not None:
+            self._continue_part(replica.received)
 
     def request(self) -> Request:
         """Returns what to ask the leader next."""
@@ -101,6 +103,13 @@ class Follower:
     def stop(self) -> None:
         """Stop following: give up what is being installed, unless it is needed."""
         self._drop_part()
+        self._drop_incoming()
+
+    def close(self) -> None:
+        """Close the files. What was received of a snapshot stays; another process may continue."""
+        if self._part is not None:
+            self._part.file.close()
+            self._part = None
         self._drop_incoming()
 
     def writing_bytes(self) -> int:
@@ -160,6 +169,11 @@ class Follower:
         self._compactor.abandon()
         checkpoints = self._replica.checkpoints
         self._part = _Part(snapshot, checkpoints.begin_part(snapshot))
+
+    def _continue_part(self, snapshot: SnapshotId) -> None:
+        """Continue a download. What a power cut has torn is found when the whole is checked."""
+        self._replica.role = Role.INSTALLING
+        self._part = _Part(snapshot, self._replica.checkpoints.open_part(snapshot))
 
     def _bytes(self, answer: SnapshotBytes) -> None:
         part = self._part

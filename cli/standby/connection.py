@@ -1,4 +1,4 @@
-"""Follows over one connection until it breaks. What ends the standby is raised; all else is waited for."""
+"""Follows over one connection until it breaks: raises what ends the standby, returns all else."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class MetadataCopy:
             CorruptLog, DamagedFile: entries can no longer be read.
             FormatFromTheFuture: a later release wrote the files.
         """
-        self._replica.open()
+        self._replica.open(continues_download=True)
         self._compactor.opened()
         self._follower = Follower(
             self._replica,
@@ -184,7 +184,7 @@ class MetadataCopy:
 
     def close(self) -> None:
         """Close the files. Everything that was appended is durable."""
-        self._follower.stop()
+        self._follower.close()
         self._compactor.abandon()
         self._replica.close()
 

@@ -28,6 +28,7 @@ from protocol.messages.fetch_snapshot import LeaderIdAndEpoch as SnapshotLeader
 from protocol.wire.decode import decode
 from protocol.wire.encode import encode
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import ProtocolError
 from protocol.wire.schema import Message
 from replog.batches import encode_batch
 from replog.entry import Kind
@@ -110,9 +111,10 @@ class MetadataLeader:
             change: of the records or of the snapshot's bytes in it.
         """
         found = answer(self.replica, request, ANSWER_BYTES)
-        if isinstance(found, SnapshotBytes):
+        if isinstance(found, SnapshotBytes) and found.data:
             return bytes_of(_piece(found, change(found.data)))
         if isinstance(request, FetchSnapshot):
+            # It is gone, or the position is not within: a follower does the same about both.
             gone = SnapshotBytes(found.leader_term, request.snapshot, request.position, b"", 0)
             return bytes_of(_piece(gone, b"", ErrorCode.SNAPSHOT_NOT_FOUND))
         records = b""
@@ -204,6 +206,9 @@ class FollowedMetadata:
             except Refused:
                 # A bogus snapshot was offered before, and this leader does not have it.
                 self.copy.give_up_snapshot()
+            except ProtocolError:
+                # What was downloaded before is damaged, and is fetched again.
+                continue
         raise AssertionError(f"the copy never catches up: {self.facts}")
 
 

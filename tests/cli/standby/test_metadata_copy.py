@@ -8,9 +8,9 @@ from cli.standby.metadata_copy import MetadataCopy
 from protocol.wire.errors import ProtocolError
 from replog.batches import decode_batches, encode_batch
 from replog.entry import Frame, Kind
-from replog.messages import Diverging, Fetch, SnapshotBytes, SnapshotOffered
+from replog.messages import Diverging, Fetch, FetchSnapshot, SnapshotBytes, SnapshotOffered
 from storage.files.errors import StorageError
-from tests.harness.followed_metadata import FollowedMetadata, MetadataLeader
+from tests.harness.followed_metadata import DIRECTORY, FollowedMetadata, MetadataLeader
 
 
 def leader(count: int = 3, *, others_from: int = 99) -> MetadataLeader:
@@ -170,3 +170,41 @@ def test_while_a_snapshot_is_installed_nothing_is_compared() -> None:
 
     assert world.copy.request() == wanted
     world.catch_up()
+
+
+# ---------------------------------------------------------------- downloads
+
+
+def test_a_download_continues_after_a_restart() -> None:
+    made = leader(30)
+    made.snapshot()
+    world = FollowedMetadata(made)
+    for _ in range(3):
+        world.step()
+    wanted = world.copy.request()
+    assert isinstance(wanted, FetchSnapshot)
+    assert wanted.position > 0
+
+    world.restart()
+
+    assert world.copy.request() == wanted
+    world.catch_up()
+    assert world.facts.installs == 1
+    assert world.facts.digest == made.digests[world.facts.end]
+
+
+def test_a_download_that_the_leader_no_longer_has_begins_again_after_a_restart() -> None:
+    made = leader(30)
+    made.snapshot()
+    world = FollowedMetadata(made)
+    for _ in range(3):
+        world.step()
+    made.append([["put", "/key/new", "value", 0]])
+    made.snapshot()
+
+    world.restart()
+    world.catch_up()
+
+    assert world.facts.installs == 1
+    assert world.facts.digest == made.digests[world.facts.end]
+    assert not any(name.endswith(".part") for name in world.disk.list(DIRECTORY))
