@@ -78,6 +78,7 @@ soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tes
 	KOMPAKT_TABLE_HISTORIES=$(SOAK_TABLE_HISTORIES) KOMPAKT_STREAMS_KILLS=$(SOAK_STREAMS_KILLS) KOMPAKT_WRONG_PASSWORDS=$(SOAK_WRONG_PASSWORDS) \
 	KOMPAKT_REPLOG_SEEDS=$(SOAK_REPLOG_SEEDS) KOMPAKT_MIRROR_SEEDS=$(SOAK_MIRROR_SEEDS) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties \
+	    tests/cli/standby/test_mutated_answers.py tests/cli/standby/test_mutated_coordinator_answers.py \
 	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
 	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py \
 	    tests/conformance/test_streams.py tests/server/test_bad_input_over_tls.py tests/replog/test_simulation.py \

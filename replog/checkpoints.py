@@ -1,7 +1,7 @@
 """Snapshots as files: written beside the log, verified before use, removed when newer ones exist.
 
     <id>.checkpoint          complete: written, synced, renamed, and its name synced
-    <id>.checkpoint.part     being written or received; a start removes it
+    <id>.checkpoint.part     being written or received; a start removes it, unless a follower continues
 
 `checkpoint_format.py` has the bytes.
 """
@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -51,6 +52,15 @@ def checkpoint_name(snapshot: SnapshotId) -> str:
     return f"{snapshot.end:020d}-{snapshot.term:010d}.checkpoint"
 
 
+def received_part(names: list[str], log_end: int) -> SnapshotId | None:
+    """Returns the snapshot of which these names have a part that was received, not written here.
+
+    A copy's own snapshots end within its log, those that it needs after it.
+    """
+    parts = snapshots_in([name.removesuffix(PART) for name in names if name.endswith(PART)])
+    return parts[-1] if parts and parts[-1].end > log_end else None
+
+
 def snapshots_in(names: list[str]) -> list[SnapshotId]:
     """Returns the ids of the complete snapshots among these names, oldest first."""
     found = (NAME.fullmatch(name) for name in names)
@@ -91,9 +101,7 @@ class Checkpoints:
         path = self.path(snapshot)
         data = _bytes_of(self._files, path)
         checked = verify_bytes(data, path, snapshot)
-        machine.restore(rows_in(data, path))
-        if machine.digest() != checked.digest:
-            raise DamagedFile(path, "the digest of its rows differs from the one that it holds")
+        restore_rows(data, path, machine, checked.digest)
         return checked
 
     def begin(self, snapshot: SnapshotId, rows: Iterator[Row], digest: int) -> SnapshotWriter:
@@ -107,6 +115,10 @@ class Checkpoints:
         file = self._files.open(path, create=True)
         self._files.restrict(self._directory)
         return file
+
+    def open_part(self, snapshot: SnapshotId) -> File:
+        """Open what an earlier process has received of a snapshot, to append the rest."""
+        return self._files.open(self.path(snapshot) + PART)
 
     def publish(self, snapshot: SnapshotId) -> None:
         """Give a synced file its final name, durably: from now on it is a snapshot."""
@@ -231,6 +243,20 @@ class SnapshotWriter:
     def _write(self, data: bytes) -> None:
         self._file.append([data])
         self._hash.update(data)
+
+
+def restore_rows(data: memoryview, path: str, machine: StateMachine, digest: int) -> None:
+    """Give a machine the rows of a file that `verify_bytes` has checked.
+
+    Raises:
+        DamagedFile: they are no rows of such a machine, or have another digest than the file says.
+    """
+    try:
+        machine.restore(rows_in(data, path))
+    except (ValueError, struct.error) as error:
+        raise DamagedFile(path, f"its rows are no state of this machine: {error}") from error
+    if machine.digest() != digest:
+        raise DamagedFile(path, "the digest of its rows differs from the one that it holds")
 
 
 def verify_file(files: FileSystem, path: str, snapshot: SnapshotId) -> Checkpoint:

@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from replog.checkpoint_format import rows_in
-from replog.checkpoints import PART, verify_bytes
+from replog.checkpoints import PART, restore_rows, verify_bytes
 from replog.compactor import LogCompactor
 from replog.control import snapshot_in
 from replog.entry import Entry, Frame, Kind, SnapshotId
@@ -51,7 +50,7 @@ class Follower:
         *,
         segment_bytes: int = 1 << 20,
     ) -> None:
-        """Follow with an opened replica.
+        """Follow with an opened replica, and continue the download that it has kept.
 
         Args:
             new_machine: returns an empty machine, for a snapshot that is installed.
@@ -67,6 +66,10 @@ class Follower:
         self._incoming: EntryLog | None = None
         self.installs = 0
         """Snapshots installed."""
+        self.damaged = 0
+        """Snapshots that were received and not installed, because they were damaged."""
+        if replica.received is not None:
+            self._continue_part(replica.received)
 
     def request(self) -> Request:
         """Returns what to ask the leader next."""
@@ -100,6 +103,13 @@ class Follower:
     def stop(self) -> None:
         """Stop following: give up what is being installed, unless it is needed."""
         self._drop_part()
+        self._drop_incoming()
+
+    def close(self) -> None:
+        """Close the files. What was received of a snapshot stays; another process may continue."""
+        if self._part is not None:
+            self._part.file.close()
+            self._part = None
         self._drop_incoming()
 
     def writing_bytes(self) -> int:
@@ -160,6 +170,11 @@ class Follower:
         checkpoints = self._replica.checkpoints
         self._part = _Part(snapshot, checkpoints.begin_part(snapshot))
 
+    def _continue_part(self, snapshot: SnapshotId) -> None:
+        """Continue a download. What a power cut has torn is found when the whole is checked."""
+        self._replica.role = Role.INSTALLING
+        self._part = _Part(snapshot, self._replica.checkpoints.open_part(snapshot))
+
     def _bytes(self, answer: SnapshotBytes) -> None:
         part = self._part
         if part is None or part.snapshot != answer.snapshot or part.file.size != answer.position:
@@ -176,14 +191,15 @@ class Follower:
         data = memoryview(replica.files.read_bytes(path + PART))
         try:
             checkpoint = verify_bytes(data, path, part.snapshot)
+            machine = self._new_machine()
+            restore_rows(data, path, machine, checkpoint.digest)
         except DamagedFile as error:
             _log.warning("received a damaged snapshot, fetching it again: %s", error)
+            self.damaged += 1
             self._begin_part(part.snapshot)
             return
         part.file.close()
         self._part = None
-        machine = self._new_machine()
-        machine.restore(rows_in(data, path))
         replica.install(checkpoint, machine)
         self._compactor.installed()
         self.installs += 1

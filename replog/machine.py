@@ -30,7 +30,11 @@ class StateMachine(Protocol):
         """
 
     def restore(self, rows: Iterable[Row]) -> None:
-        """Replace the whole state by that of a snapshot. The caller has verified the rows' checksums."""
+        """Replace the whole state by that of a snapshot. The caller has verified the rows' checksums.
+
+        Raises:
+            ValueError, struct.error: they are no rows of such a machine.
+        """
 
     def digest(self) -> int:
         """Returns the `set_digest` of the rows of the state as it is now.

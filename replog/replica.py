@@ -17,7 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from replog.checkpoint_format import rows_in
-from replog.checkpoints import PART, Checkpoint, Checkpoints, snapshots_in, verify_bytes
+from replog.checkpoints import (
+    PART,
+    Checkpoint,
+    Checkpoints,
+    received_part,
+    snapshots_in,
+    verify_bytes,
+)
 from replog.control import LogSnapshot, abandoned_payload
 from replog.entry import EMPTY, Entry, Frame, Kind, SnapshotId
 from replog.entry_log import EntryLog
@@ -147,6 +154,8 @@ class Replica:
         # The entries that a start has read and not applied yet.
         self._open_start: int | None = None
         # The START without an END among those applied.
+        self.received: SnapshotId | None = None
+        """The leader's snapshot of which an earlier process has received a part."""
         self.wanted: SnapshotId | None = None
         """The leader's snapshot that must replace the state here, which differs from it."""
 
@@ -162,12 +171,15 @@ class Replica:
         self._restore(plan)
         return plan
 
-    def open(self, check_new: Callable[[], None] = lambda: None) -> None:
+    def open(
+        self, check_new: Callable[[], None] = lambda: None, *, continues_download: bool = False
+    ) -> None:
         """Recover from the files the state of the newest snapshot, and the log.
 
         Args:
             check_new: called before a log that has no entry and no snapshot is opened or created; it
                 raises an error if there should be some.
+            continues_download: whether a received part of a snapshot stays, for a `Follower`.
 
         Raises:
             CorruptLog, DamagedFile: acknowledged entries can no longer be read; nothing was changed.
@@ -176,7 +188,7 @@ class Replica:
         plan = self.read()
         if plan.end == EMPTY.end:
             check_new()
-        self._remove_leftovers(plan)
+        self._remove_leftovers(plan, continues_download=continues_download)
         if plan.log:
             self.log = EntryLog.adopt(self.files, self.directory, plan.log)
         else:
@@ -324,12 +336,16 @@ class Replica:
             if entry.index >= self.snapshot.end
         ]
 
-    def _remove_leftovers(self, plan: Plan) -> None:
+    def _remove_leftovers(self, plan: Plan, *, continues_download: bool) -> None:
         names = self.files.list(self.directory)
         kept = {each.segment.path for each in plan.log}
         paths = [f"{self.directory}/{name}" for name in names if SEGMENT_NAME.fullmatch(name)]
         leftovers = [path for path in paths if path not in kept]
+        if continues_download:
+            self.received = received_part(names, plan.end)
+        kept.add(self.checkpoints.path(self.received or EMPTY) + PART)
         parts = [f"{self.directory}/{name}" for name in names if name.endswith(PART)]
+        parts = [path for path in parts if path not in kept]
         for path in (*leftovers, *parts):
             _log.info("%s: removing what an interrupted snapshot or installation has left", path)
         remove_segments(self.files, self.directory, leftovers)

@@ -21,13 +21,13 @@ from cli.standby.coordinator_requests import (
     ReceivedPiece,
     WantedPiece,
 )
+from cli.standby.followed_partition import FollowedPartition
 from cli.standby.followed_topics import COORDINATOR_TOPICS, FollowedTopic
 from cli.standby.partition_copy import PartitionCopy
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
-from server.client.pauses import STANDBY, Pauses
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from storage.files.files import FileSystem
@@ -70,33 +70,6 @@ class DueCheckpoint:
     order: CheckpointOrder
 
 
-class _Followed:
-    """A copy, and how it gets on with its leader."""
-
-    __slots__ = ("copy", "id", "is_stuck", "leader_end", "pauses", "refusal", "rests_until_s")
-
-    def __init__(self, id_: PartitionId, copy: PartitionCopy) -> None:
-        self.id = id_
-        self.copy = copy
-        self.pauses = Pauses(STANDBY)
-        self.leader_end: int | None = None
-        """The leader's high watermark at its last answer over this connection."""
-        self.is_stuck = False
-        """Whether that answer had nothing although the leader's log is longer."""
-        self.refusal: str | None = None
-        """The leader's last error about it."""
-        self.rests_until_s = 0.0
-
-    def rest(self, now_s: float, reason: str, at_least_s: float = 0.0) -> None:
-        """Ask later."""
-        self.refusal = reason
-        self.rests_until_s = now_s + self.pauses.next(at_least_s)
-
-    def answered(self) -> None:
-        self.refusal = None
-        self.pauses.reset()
-
-
 class CoordinatorCopies:
     """The copies in one directory."""
 
@@ -134,7 +107,7 @@ class CoordinatorCopies:
         self._removed_for: tuple[FollowedTopic, ...] | None = None
         """The topics beside which no other copies are left."""
         self._checkpoints: dict[str, TopicCheckpoints] = {}
-        self._followed: dict[PartitionId, _Followed] = {}
+        self._followed: dict[PartitionId, FollowedPartition] = {}
 
     # ---------------------------------------------------------------- which partitions
 
@@ -169,7 +142,7 @@ class CoordinatorCopies:
             if its not in self._followed:
                 identity = self._identity(topic, partition)
                 copy = PartitionCopy(self._fs, identity, checkpoints, now_ms=_now_ms)
-                self._followed[its] = _Followed(its, copy)
+                self._followed[its] = FollowedPartition(its, copy)
 
     def _identity(self, topic: FollowedTopic, partition: int) -> LogIdentity:
         folder = join(self._path, topic_directory(topic.name, topic.id))
@@ -194,9 +167,15 @@ class CoordinatorCopies:
     # ---------------------------------------------------------------- asking and receiving
 
     def connected(self) -> None:
-        """Forget what the leader said over an earlier connection: it may have lost its log's tail."""
+        """Forget what the leader said over an earlier connection: it may have lost its log's tail.
+
+        At first it must show that it has the last batch of each copy (`last_batch.py`).
+
+        Raises:
+            StorageError: the disk failed.
+        """
         for each in self._followed.values():
-            each.leader_end, each.is_stuck = None, False
+            each.connected()
 
     def plan(self) -> Plan:
         """Returns what to ask next. A partition for which nothing came goes first.
@@ -209,13 +188,10 @@ class CoordinatorCopies:
         following = [each for each in ready if each.copy.wanted is None]
         following.sort(key=lambda each: not each.is_stuck)
         return Plan(
-            places=tuple(
-                Place(id=each.id, end=each.copy.end, last_epoch=each.copy.last_epoch)
-                for each in following
-            ),
+            places=tuple(each.place() for each in following),
             pieces=tuple(
                 sorted(
-                    (_wanted_piece(each) for each in ready if each.copy.wanted is not None),
+                    (each.wanted_piece() for each in ready if each.copy.wanted is not None),
                     # One after the other, so that others may download too.
                     key=lambda piece: piece.snapshot is None,
                 )
@@ -238,7 +214,7 @@ class CoordinatorCopies:
             is_first = is_first and not answer.records
             followed.copy.sync()
 
-    def _receive(self, followed: _Followed, answer: Fetched, *, is_first: bool) -> None:
+    def _receive(self, followed: FollowedPartition, answer: Fetched, *, is_first: bool) -> None:
         """Take the answer for one partition.
 
         Args:
@@ -256,6 +232,8 @@ class CoordinatorCopies:
             copy.want(f"the leader's log diverges from this one, which ends at {copy.end}")
             return
         copy.leader_starts_at(Offset(answer.log_start_offset))
+        if copy.wanted is None and followed.compared_first is not None:
+            answer = followed.compare(answer, is_first=is_first)
         if copy.wanted is not None:
             return
         before, followed.leader_end = followed.leader_end, answer.high_watermark
@@ -273,7 +251,8 @@ class CoordinatorCopies:
             return
         followed.answered()
         installs = followed.copy.installs
-        followed.copy.receive(piece.snapshot, piece.position, piece.data, piece.size)
+        if not followed.copy.receive(piece.snapshot, piece.position, piece.data, piece.size):
+            followed.rest(self._clock(), "the leader's checkpoint was damaged")
         if followed.copy.installs > installs:
             followed.leader_end, followed.is_stuck = None, False
 
@@ -327,7 +306,7 @@ class CoordinatorCopies:
             partitions=len(its),
             lag=sum(max(0, (each.leader_end or 0) - each.copy.end) for each in its),
             installs=sum(each.copy.installs for each in its),
-            waiting=tuple(_waits_for(each) for each in its if _waits_for(each)),
+            waiting=tuple(each.waits_for() for each in its if each.waits_for()),
             disk_bytes=sum(each.copy.disk_bytes for each in its),
         )
 
@@ -366,20 +345,6 @@ def digest_of(due: DueCheckpoint) -> LiveDigest | None:
         return due.copy.digest(due.order)
     except CleaningAborted:
         return None
-
-
-def _wanted_piece(followed: _Followed) -> WantedPiece:
-    wanted, (snapshot, position) = followed.copy.wanted, followed.copy.next_piece
-    assert wanted is not None
-    if snapshot is None:
-        position = wanted.end_min
-    return WantedPiece(id=followed.id, snapshot=snapshot, position=position)
-
-
-def _waits_for(followed: _Followed) -> str:
-    wanted = followed.copy.wanted
-    reasons = [each for each in (wanted and wanted.reason, followed.refusal) if each]
-    return f"{followed.id}: {'; '.join(reasons)}" if reasons else ""
 
 
 def _name(code: int) -> str:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_USAGE, CommandFailed
+from cli.standby.connection import follow_until_broken
 from cli.standby.coordinator_copies import (
     CoordinatorCopies,
     DueCheckpoint,
@@ -34,14 +34,13 @@ from cli.standby.coordinator_requests import (
     piece_answer,
     piece_request,
 )
-from cli.standby.copy_thread import Ended, in_thread
+from cli.standby.copy_thread import in_thread
 from cli.standby.directory import StandbyDirectory
 from cli.standby.progress import Progress, State
 from cli.standby.requests import Refused
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import ProtocolError
 from server.client.pauses import Pauses
 from server.runtime.tasks import awaited
 from storage.formats.coordinator_checkpoint import FOOTER_BYTES, decode_footer
@@ -85,7 +84,7 @@ class CoordinatorFollowing:
         self._making: asyncio.Task[None] | None = None
         self._verifying = asyncio.Lock()
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Follow until the task is cancelled.
 
         Raises:
@@ -99,20 +98,9 @@ class CoordinatorFollowing:
                     await self._tell()
                 await asyncio.sleep(IDLE_SECONDS)
                 continue
-            reason = ""
-            try:
-                async with connected(self._leader) as client:
-                    await self._follow(client)
-            except Refused as refused:
-                reason = str(refused)
-            except CommandFailed as error:
-                if error.exit_code == EXIT_USAGE or isinstance(error, Ended):
-                    raise
-                reason = str(error)
-            except ProtocolError as error:
-                reason = f"{self._leader} answered what no leader answers: {error}"
-            self._progress.coordinators_wait(reason)
-            await asyncio.sleep(self._pauses.next())
+            ended = await follow_until_broken(self._leader, self._follow)
+            self._progress.coordinators_wait(ended.reason)
+            await asyncio.sleep(self._pauses.next(ended.at_least_s))
 
     async def close(self) -> None:
         """Close the copies, after `run` has ended."""
@@ -125,7 +113,7 @@ class CoordinatorFollowing:
         self._thread.shutdown()
         self._checkpoint_thread.shutdown()
 
-    async def _follow(self, client: BrokerClient) -> None:
+    async def _follow(self, client: BrokerClient) -> NoReturn:
         """Ask over one connection until it breaks."""
         await self._in_thread(self._copies.connected)
         while True:

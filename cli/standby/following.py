@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
-from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from cli.base.broker_client import BrokerClient
+from cli.standby.connection import Retry, follow_until_broken
 from cli.standby.copy_thread import Ended, in_thread
 from cli.standby.directory import StandbyDirectory
 from cli.standby.metadata_copy import MetadataCopy
@@ -23,6 +23,7 @@ from cli.standby.requests import (
     Answered,
     Asker,
     Refused,
+    check_term,
     fetch_answer,
     fetch_request,
     snapshot_answer,
@@ -33,7 +34,6 @@ from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import ProtocolError
 from replog.messages import Entries, Fetch, Request, SnapshotBytes
 from server.client.pauses import Pauses
 
@@ -80,7 +80,7 @@ class Following:
         # The leader's term; at first that of the last entry, which it has at least.
         self._term = progress.facts.term or UNKNOWN_EPOCH
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Follow until the task is cancelled.
 
         Raises:
@@ -89,31 +89,22 @@ class Following:
         while True:
             if self._progress.state is not State.WAITING:
                 self._progress.enter(State.CONNECTING)
-            reason, at_least_s = "", 0.0
-            try:
-                async with connected(self._leader) as client:
-                    await self._follow(client)
-            except _Retry as retry:
-                reason, at_least_s = str(retry), retry.seconds
-            except CommandFailed as error:
-                if error.exit_code == EXIT_USAGE or isinstance(error, Ended):
-                    raise
-                reason = str(error)
-            except ProtocolError as error:
-                reason = f"{self._leader} answered what no leader answers: {error}"
+            ended = await follow_until_broken(self._leader, self._follow)
             self._progress.interrupted()
-            self._progress.enter(State.WAITING, reason)
-            await asyncio.sleep(self._pauses.next(at_least_s))
+            self._progress.enter(State.WAITING, ended.reason)
+            await asyncio.sleep(self._pauses.next(ended.at_least_s))
 
-    async def _follow(self, client: BrokerClient) -> None:
+    async def _follow(self, client: BrokerClient) -> NoReturn:
         """Ask over one connection until it breaks."""
         cluster_id = await self._join(client)
         if not client.serves(ApiKey.FETCH_SNAPSHOT):
-            raise _Retry(
+            raise Retry(
                 f"{self._leader} is not the listener of inter.broker.listener.name: followers read the"
                 " metadata only there"
             )
+        await self._in_worker(self._copy.connected)
         request = await self._in_worker(self._copy.request)
+        is_first = True
         while True:
             asker = Asker(
                 directory_id=self._directory.directory_id, cluster_id=cluster_id, term=self._term
@@ -123,13 +114,16 @@ class Following:
             except Refused as refused:
                 request = await self._after(refused, request)
                 continue
-            self._pauses.reset()
             await self._receive(answered)
+            if not is_first:
+                # The first answer may have no news, and what is wrong comes with the next one.
+                self._pauses.reset()
+            is_first = False
             if answered.throttle_ms:
                 await asyncio.sleep(answered.throttle_ms / 1000)
             following = await self._in_worker(self._copy.request)
             if following == request and not isinstance(answered.answer, Entries):
-                raise _Retry(f"{self._leader} repeats an answer that changes nothing here")
+                raise Retry(f"{self._leader} repeats an answer that changes nothing here")
             request = following
 
     async def _join(self, client: BrokerClient) -> str:
@@ -137,7 +131,7 @@ class Following:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
         found = (await client.call(request, MetadataResponse)).cluster_id
         if not found:
-            raise _Retry(f"{self._leader} does not say to which cluster it belongs")
+            raise Retry(f"{self._leader} does not say to which cluster it belongs")
         await self._in_worker(self._directory.join_cluster, found)
         self._progress.cluster_id = found
         return found
@@ -169,30 +163,25 @@ class Following:
         if code is ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise Ended(f"{self._leader} belongs to another cluster than {self._directory.path}")
         if code in HIDDEN:
-            raise _Retry(
+            raise Retry(
                 f"{self._leader} does not let this client follow ({code.name}): it needs ClusterAction"
                 " on the cluster, and --of must be the listener of inter.broker.listener.name"
             )
         if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             text = "other standbys are downloading a snapshot from the leader"
-            raise _Retry(text, refused.throttle_ms / 1000)
-        raise _Retry(f"the leader answered {refused}")
+            raise Retry(text, refused.throttle_ms / 1000)
+        raise Retry(f"the leader answered {refused}")
 
     async def _in_worker(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await in_thread(self._worker, work, *args, **kwargs)
 
 
-class _Retry(CommandFailed):
-    """The connection ends, and another one is tried later."""
-
-    def __init__(self, message: str, seconds: float = 0.0) -> None:
-        super().__init__(EXIT_FAILED, message)
-        self.seconds = seconds
-
-
 async def _ask(client: BrokerClient, request: Request, asker: Asker) -> Answered:
     if isinstance(request, Fetch):
         message = fetch_request(request, asker)
-        return fetch_answer(request, await client.call(message, FetchResponse))
-    asked = snapshot_request(request, asker)
-    return snapshot_answer(request, await client.call(asked, FetchSnapshotResponse))
+        answered = fetch_answer(request, await client.call(message, FetchResponse))
+    else:
+        asked = snapshot_request(request, asker)
+        answered = snapshot_answer(request, await client.call(asked, FetchSnapshotResponse))
+    check_term(asker, answered)
+    return answered

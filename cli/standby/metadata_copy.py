@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from time import monotonic
 
 from cli.standby.followed_topics import FollowedTopic, followed_topics
+from protocol.wire.errors import ProtocolError
+from replog.entry import Frame, Kind
 from replog.following import Follower
 from replog.independent import Independent
-from replog.messages import Answer, Fetch, Request
+from replog.messages import Answer, Diverging, Entries, Fetch, Request, SnapshotOffered
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
-from server.metadata.machine import MetadataMachine
+from server.metadata.machine import MetadataMachine, fault_of_command
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 
@@ -59,6 +61,9 @@ class MetadataCopy:
         self._compactor = Independent(self._replica, settings)
         self._segment_bytes = settings.segment_bytes
         self._is_stopping = threading.Event()
+        # State
+        # The last entries, until the leader of this connection has shown the same.
+        self._compared_first: Frame | None = None
         # Set by `open`
         self._follower: Follower
 
@@ -69,7 +74,7 @@ class MetadataCopy:
             CorruptLog, DamagedFile: entries can no longer be read.
             FormatFromTheFuture: a later release wrote the files.
         """
-        self._replica.open()
+        self._replica.open(continues_download=True)
         self._compactor.opened()
         self._follower = Follower(
             self._replica,
@@ -79,20 +84,73 @@ class MetadataCopy:
         )
         return self.facts()
 
+    def connected(self) -> None:
+        """Begin with a leader: at first it must show that it has the last entries that are here.
+
+        A Fetch compares terms only. A leader that was restored from an older backup may have written
+        other entries in the term that was followed.
+        """
+        replica, log = self._replica, self._replica.log
+        self._compared_first = None
+        if replica.role is not Role.INSTALLING and log.end > log.start:
+            *_, self._compared_first = log.frames(log.end - 1)
+
     def request(self) -> Request:
         """Returns what to ask the leader next."""
-        return self._follower.request()
+        frame = self._compared_first
+        if frame is None:
+            return self._follower.request()
+        term_before = self._replica.log.term_at(frame.index - 1)
+        assert term_before is not None, "the log knows the term before each of its entries"
+        return Fetch(frame.index, term_before)
 
     def receive(self, answer: Answer) -> CopyFacts:
         """Handle an answer, then make a snapshot if one is due.
 
         Raises:
-            StorageError: the disk failed, or the leader lacks what was committed here.
+            ProtocolError: the answer makes no sense, and nothing of it was taken.
+            StorageError: the disk failed, or the leader's log is not the one that was followed.
         """
-        self._follower.receive(answer)
+        if isinstance(answer, Entries):
+            _check_commands(answer)
+        frame = self._compared_first
+        if frame is None:
+            self._take(answer)
+        else:
+            self._compared_first = None
+            self._compare(frame, answer)
         if self._replica.role is Role.LEARNER and self._compactor.due() is not None:
             self._snapshot()
         return self.facts()
+
+    def _compare(self, frame: Frame, answer: Answer) -> None:
+        """Compare the last frame with the leader's, then take the entries after it.
+
+        Raises:
+            StorageError: the leader has another one.
+        """
+        if isinstance(answer, SnapshotOffered):
+            return  # The leader no longer has these entries.
+        log = self._replica.log
+        if not isinstance(answer, Entries) or not answer.frames or answer.frames[0] != frame:
+            raise StorageError(
+                f"{self._replica.directory}: the leader has not the entry {frame.end - 1} that this"
+                " standby has followed: it was restored from an older backup. To follow it, empty the"
+                " standby's directory"
+            )
+        rest = answer.frames[1:]
+        self._take(Entries(answer.leader_term, Fetch(log.end, log.last_term), rest))
+
+    def _take(self, answer: Answer) -> None:
+        follower, before, asked = self._follower, self._follower.damaged, self.request()
+        follower.receive(answer)
+        if follower.damaged > before:
+            raise ProtocolError("the snapshot is damaged, and is fetched again")
+        if isinstance(answer, Diverging) and asked == answer.after == self.request():
+            raise StorageError(
+                f"{self._replica.directory}: the leader's log differs from this one before its end at"
+                f" {answer.after.end}: to follow that leader, empty the standby's directory"
+            )
 
     def give_up_snapshot(self) -> Fetch:
         """Drop what was received of a snapshot that the leader no longer has.
@@ -126,7 +184,7 @@ class MetadataCopy:
 
     def close(self) -> None:
         """Close the files. Everything that was appended is durable."""
-        self._follower.stop()
+        self._follower.close()
         self._compactor.abandon()
         self._replica.close()
 
@@ -147,3 +205,15 @@ class MetadataCopy:
                 self._compactor.abandon()
                 return
         self._compactor.finish()
+
+
+def _check_commands(answer: Entries) -> None:
+    """Raise ProtocolError if a command cannot be applied: once in the log, it would end every start."""
+    for frame in answer.frames:
+        for index, (kind, payload) in enumerate(frame.contents, frame.index):
+            fault = fault_of_command(payload) if kind is Kind.COMMAND else None
+            if fault is not None:
+                raise ProtocolError(
+                    f"entry {index} is no command that this release knows ({fault}); if the leader runs"
+                    " a later release, upgrade this standby"
+                )

@@ -255,22 +255,27 @@ class PartitionCopy:
         """The checkpoint that is being downloaded, None for the newest, and the next position in it."""
         return self._download.snapshot, self._download.position
 
-    def receive(self, snapshot: SnapshotId, position: int, data: Buffer, size: int) -> None:
+    def receive(self, snapshot: SnapshotId, position: int, data: Buffer, size: int) -> bool:
         """Take bytes of a checkpoint, and then the whole of it.
 
         Args:
             size: of the whole.
 
+        Returns:
+            False if the whole was damaged, so that it must be downloaded again.
+
         Raises:
             StorageError: the disk failed.
         """
         if self.wanted is None or snapshot.end < self.wanted.end_min:
-            return
+            return True
         self._download.add(snapshot, position, data)
         if self._download.snapshot == snapshot and self._download.position >= size:
             header = self._download.finish()
-            if header is not None:
-                self._take(header)
+            if header is None:
+                return False
+            self._take(header)
+        return True
 
     def _take(self, header: CheckpointHeader) -> None:
         """Replace the state by the one of a checkpoint that is whole."""

@@ -138,7 +138,9 @@ def _check_frames(asked: Fetch, frames: list[Frame], term: int) -> None:
     if not frames:
         return
     first, last = frames[0], frames[-1]
-    if not first.index <= asked.end < first.end:
+    # A log always ends with a whole frame, so the next one begins there. The CRC of a batch does not
+    # cover its offset: of a frame that seems to begin before, another part would be taken.
+    if first.index != asked.end:
         raise ProtocolError(f"entries from {first.index} on, asked for those from {asked.end} on")
     if not asked.last_term <= first.term or not last.term <= term:
         raise ProtocolError(f"entries of the terms {first.term} to {last.term} in term {term}")
@@ -200,6 +202,15 @@ def _bytes(asked: FetchSnapshot, part: SnapshotPart, term: int) -> SnapshotBytes
     if not data or part.position + len(data) > part.size:
         raise ProtocolError(f"{count_text(len(data), 'byte')} of a snapshot of {part.size}")
     return SnapshotBytes(term, snapshot, part.position, data, part.size)
+
+
+def check_term(asker: Asker, answered: Answered) -> None:
+    """Raise ProtocolError if a leader has answered in another term than the one asked for.
+
+    It refuses such a request instead; a wrong term would make a follower ignore what comes later.
+    """
+    if asker.term not in (UNKNOWN_EPOCH, answered.term):
+        raise ProtocolError(f"an answer in term {answered.term} to a request in term {asker.term}")
 
 
 def check_code(code: int, throttle_ms: int, term: int = UNKNOWN_EPOCH) -> None:

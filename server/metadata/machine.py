@@ -21,7 +21,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -39,6 +39,7 @@ Operation = list[Any]
 
 _ENTRY = struct.Struct(">qqq")
 _NUMBER = struct.Struct(">q")
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 ENTRY_KEY, LEASE_KEY, REVISION_KEY = b"e", b"l", b"r"
 
 
@@ -90,6 +91,41 @@ def decode_number(data: bytes) -> int:
     """Returns the number in the key or the value of a lease's or the revision's row."""
     number: int = _NUMBER.unpack(data)[0]
     return number
+
+
+class _Put(msgspec.Struct, array_like=True, tag="put", forbid_unknown_fields=True):
+    key: str
+    value: str
+    lease: _Number
+
+
+class _Delete(msgspec.Struct, array_like=True, tag="delete", forbid_unknown_fields=True):
+    key: str
+
+
+class _Grant(msgspec.Struct, array_like=True, tag="grant", forbid_unknown_fields=True):
+    lease: _Number
+    ttl_ms: _Number
+
+
+class _Revoke(msgspec.Struct, array_like=True, tag="revoke", forbid_unknown_fields=True):
+    lease: _Number
+
+
+class _Command(msgspec.Struct):
+    operations: list[_Put | _Delete | _Grant | _Revoke]
+
+
+_COMMANDS = msgspec.json.Decoder(_Command)
+
+
+def fault_of_command(command: bytes) -> str | None:
+    """Returns why `apply` cannot apply a command; None if it can."""
+    try:
+        _COMMANDS.decode(command)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return str(error)
+    return None
 
 
 class ChangeHistory:

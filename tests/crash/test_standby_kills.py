@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,9 +35,9 @@ SNAPSHOTS_OFTEN = INTERNAL | {"replog.snapshot.u": "1000", "replog.catchup.entri
 class Admin:
     """Changes the metadata: topics that come and go, and their settings."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: BrokerProcess, *, first: int = 0) -> None:
         self._client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        self._number = 0
+        self._number = first
         self._topics: list[str] = []
 
     def change(self, count: int) -> None:
@@ -180,6 +181,32 @@ def test_a_leader_of_another_cluster_is_refused_and_the_copy_stays(tmp_path: Pat
         assert moved.ended() == 1
     assert "follows cluster" in moved.tail()
     assert moved.digest() == before
+
+
+def test_a_leader_that_was_restored_from_an_older_backup_in_its_term_is_refused(
+    tmp_path: Path,
+) -> None:
+    broker, backup = BrokerProcess(tmp_path / "broker", INTERNAL), tmp_path / "backup"
+    with broker:
+        Admin(broker).change(1)
+    shutil.copytree(broker.data_dir, backup)
+    with broker:
+        Admin(broker, first=10).change(2)
+        term = led(broker)["term"]
+        standby = StandbyProcess(tmp_path / "standby", broker.bootstrap_servers)
+        with standby:
+            standby.wait_until_at(led(broker)["end"])
+    before = standby.digest()
+    shutil.rmtree(broker.data_dir)
+    shutil.copytree(backup, broker.data_dir)
+    with broker:
+        # More changes than before: otherwise the end of the leader's log tells.
+        Admin(broker, first=20).change(4)
+        assert led(broker)["term"] == term
+        standby.start()
+        assert standby.ended() == 1
+    assert "it was restored from an older backup" in standby.tail()
+    assert standby.digest() == before
 
 
 def test_a_second_standby_and_a_brokers_directory_are_refused(tmp_path: Path) -> None:

@@ -25,11 +25,14 @@ SMALL = 60
 
 
 def follower_on(
-    disk: MemoryFileSystem, placement: Placement = Placement.INDEPENDENT
+    disk: MemoryFileSystem,
+    placement: Placement = Placement.INDEPENDENT,
+    *,
+    continues_download: bool = False,
 ) -> tuple[Replica, LogCompactor, Follower]:
     replica = Replica(disk, DIRECTORY, KeyValueMachine(), clock_ms=lambda: 0.0)
     compactor = COMPACTORS[placement](replica, SETTINGS)
-    replica.open()
+    replica.open(continues_download=continues_download)
     compactor.opened()
     return replica, compactor, Follower(replica, compactor, KeyValueMachine)
 
@@ -112,6 +115,55 @@ def test_a_start_after_an_installation_that_was_cut_short_has_the_old_state() ->
 
     assert set(rows(again)) == {b"a"}
     assert not any(name.endswith(".part") for name in copy.files.list(DIRECTORY))
+
+
+def test_after_a_restart_the_snapshot_goes_on_where_it_stopped() -> None:
+    leader, copy, _, follower = leader_ahead()
+    exchange(follower, leader, 3)
+    wanted = follower.request()
+    follower.close()
+    copy.close()
+    assert isinstance(copy.files, MemoryFileSystem)
+
+    again, _, follower = follower_on(copy.files, continues_download=True)
+
+    assert follower.request() == wanted
+    assert (again.role, set(rows(again))) == (Role.INSTALLING, set())
+    exchange(follower, leader, 40)
+    assert (rows(again), follower.installs, follower.damaged) == (rows(leader), 1, 0)
+
+
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_power_cut_has_left_of_a_download_never_becomes_the_state(
+    loss: Loss, seed: int
+) -> None:
+    leader, copy, _, follower = leader_ahead()
+    exchange(follower, leader, 4)
+    assert isinstance(copy.files, MemoryFileSystem)
+    disk = copy.files.after_crash(loss, Random(seed))
+
+    again, _, follower = follower_on(disk, continues_download=True)
+    exchange(follower, leader, 80)
+
+    assert (rows(again), follower.installs) == (rows(leader), 1)
+
+
+def test_a_start_keeps_no_part_of_a_snapshot_of_its_own() -> None:
+    leader, _ = opened(new_disk())
+    put(leader, "a", "b")
+    copy, own, follower = follower_on(new_disk())
+    exchange(follower, leader, 2)
+    own.begin()
+    assert isinstance(copy.files, MemoryFileSystem)
+    assert any(name.endswith(".part") for name in copy.files.list(DIRECTORY))
+
+    again, _, follower = follower_on(copy.files.after_kill(), continues_download=True)
+
+    assert again.received is None
+    assert not any(name.endswith(".part") for name in again.files.list(DIRECTORY))
+    exchange(follower, leader, 2)
+    assert rows(again) == rows(leader)
 
 
 @pytest.mark.parametrize("placement", Placement)

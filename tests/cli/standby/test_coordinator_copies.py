@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
 from cli.standby.coordinator_copies import CoordinatorCopies, digest_of, make_due
 from cli.standby.coordinator_requests import Fetched, PartitionId, ReceivedPiece
 from cli.standby.followed_topics import FollowedTopic
+from cli.standby.last_batch import LastBatch, is_another
+from protocol.records.batch_header import DELETE_HORIZON, read_header
+from protocol.records.record import Record
+from protocol.records.record_batch import build_batch
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from storage.files.paths import topic_directory
@@ -86,6 +92,16 @@ def batches(count: int) -> bytes:
     for _ in range(count):
         log.play(Commit("a", (0,)))
     return read_bytes(log.log, 0)
+
+
+def other(end: int, at: int | None = None) -> bytes:
+    """Returns another batch than those of `batches`, up to `end`."""
+    base_offset = end - 1 if at is None else at
+    return bytes(build_batch(records(base_offset, end), base_offset=base_offset))
+
+
+def records(start: int, end: int) -> list[Record]:
+    return [Record(offset=each, timestamp=0, key=b"k", value=b"v") for each in range(start, end)]
 
 
 # ---------------------------------------------------------------- which partitions
@@ -238,6 +254,72 @@ def test_bytes_that_are_no_batches_are_refused() -> None:
     assert world.ends == [(0, 0), (1, 0)]
 
 
+# ---------------------------------------------------------------- whether the leader is the same
+
+
+def followed(count: int = 3) -> World:
+    """Returns copies of which the first has followed some batches over an earlier connection."""
+    world = World()
+    world.copies.receive([answer(0, batches(count), end=count)])
+    world.copies.connected()
+    return world
+
+
+def test_over_a_new_connection_the_last_batch_is_asked_for_again() -> None:
+    world = followed(3)
+    assert world.ends == [(0, 2), (1, 0)]
+    data = batches(5)
+
+    world.copies.receive([answer(0, data[len(batches(2)) :], end=5)])
+
+    assert world.ends == [(0, 5), (1, 0)]
+
+
+def test_the_last_batch_alone_does_not_mean_that_the_leader_has_no_more() -> None:
+    world = followed(3)
+    world.copies.receive([answer(1, end=0), answer(0, end=9)])
+    last = batches(3)[len(batches(2)) :]
+
+    world.copies.receive([answer(0, last, end=9)])
+
+    assert world.pieces == []
+    assert world.ends == [(0, 3), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(answer(0, batches(1), end=3), "at 0 is not the one", id="a_batch_before"),
+        pytest.param(answer(0, other(3), end=3), "at 2 is not the one", id="another_batch"),
+        pytest.param(answer(0, other(4, at=2), end=4), "at 2 is not the one", id="a_longer_batch"),
+        pytest.param(answer(0, end=2), "the leader's log ends at 2, this one at 3", id="no_batch"),
+    ],
+)
+def test_a_leader_that_was_restored_within_its_epoch_must_give_its_checkpoint(
+    found: Fetched, reason: str
+) -> None:
+    world = followed(3)
+
+    world.copies.receive([found])
+
+    assert world.pieces == [(0, 0)]
+    assert reason in world.copies.facts()[0].waiting[0]
+    world.copies.connected()
+    assert world.pieces == [(0, 0)]
+
+
+def test_a_last_batch_that_the_cleaner_has_changed_or_removed_says_nothing() -> None:
+    ours = LastBatch(base_offset=Offset(4), end=Offset(7), crc=1)
+    same = read_header(build_batch(records(4, 7), base_offset=4))
+
+    assert is_another(ours, same)
+    assert not is_another(replace(ours, crc=same.crc), same)
+    assert not is_another(ours, replace(same, record_count=2))
+    assert not is_another(ours, replace(same, attributes=DELETE_HORIZON))
+    assert not is_another(ours, read_header(build_batch(records(7, 8), base_offset=7)))
+    assert is_another(ours, read_header(build_batch(records(6, 7), base_offset=6)))
+
+
 # ---------------------------------------------------------------- checkpoints
 
 
@@ -278,6 +360,26 @@ def test_without_a_checkpoint_at_the_leader_it_fetches_again_after_a_rest() -> N
     assert world.ends == [(1, 0)]
     world.now_s += 60
     assert world.ends == [(0, 0), (1, 0)]
+
+
+def test_a_checkpoint_that_arrives_damaged_is_downloaded_again_after_a_rest() -> None:
+    world, leader = needing()
+    data = leader.checkpoint
+    assert data is not None
+    (wanted,) = world.copies.plan().pieces
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+
+    world.copies.receive_piece(
+        wanted,
+        ReceivedPiece(
+            snapshot=snapshot_of(data), position=0, data=damaged, size=len(data), throttle_ms=0
+        ),
+    )
+
+    assert world.pieces == []
+    assert "checkpoint was damaged" in world.copies.facts()[0].waiting[0]
+    world.now_s += 60
+    assert world.pieces == [(0, 0)]
 
 
 def test_too_many_downloads_at_the_leader_are_waited_for() -> None:

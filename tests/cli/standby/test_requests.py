@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
 from cli.standby.requests import (
     Asker,
     Refused,
+    check_term,
     fetch_answer,
     fetch_request,
     snapshot_answer,
@@ -66,7 +68,7 @@ def test_a_request_says_who_asks_and_what_it_has() -> None:
 
 
 def test_the_three_answers_to_a_fetch() -> None:
-    frames = [frame(4, 2, 3), frame(7, 3)]
+    frames = [frame(5, 2, 2), frame(7, 3)]
     found = fetch_answer(ASKED, answer(*frames))
     assert found.answer == messages.Entries(3, ASKED, frames)
     assert (found.term, found.end) == (3, 9)
@@ -81,6 +83,7 @@ def test_the_three_answers_to_a_fetch() -> None:
     [
         pytest.param(answer(frame(6, 2)), id="entries_after_a_gap"),
         pytest.param(answer(frame(4, 2)), id="entries_that_are_there_already"),
+        pytest.param(answer(frame(4, 2, 2)), id="entries_of_which_some_are_there_already"),
         pytest.param(answer(frame(5, 1)), id="entries_of_an_older_term"),
         pytest.param(answer(frame(5, 4)), id="entries_of_a_later_term_than_the_leaders"),
         pytest.param(answer(records=b"garbage"), id="no_batches"),
@@ -96,6 +99,14 @@ def test_the_three_answers_to_a_fetch() -> None:
 def test_what_is_no_answer_to_the_fetch_is_refused(response: FetchResponse) -> None:
     with pytest.raises(ProtocolError):
         fetch_answer(ASKED, response)
+
+
+def test_an_answer_in_another_term_than_the_one_asked_for_is_refused() -> None:
+    answered = fetch_answer(ASKED, answer())
+    check_term(ASKER, answered)
+    check_term(replace(ASKER, term=-1), answered)
+    with pytest.raises(ProtocolError, match="in term 3 to a request in term 2"):
+        check_term(replace(ASKER, term=2), answered)
 
 
 def part(**fields: object) -> FetchSnapshotResponse:

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from replog.checkpoint_format import row_bytes
 from replog.digest import set_digest
-from server.metadata.machine import REVISION_KEY, MetadataMachine, Operation, encode_command
+from server.metadata.machine import (
+    REVISION_KEY,
+    MetadataMachine,
+    Operation,
+    encode_command,
+    fault_of_command,
+)
 from tests.harness.examples import examples
 
 KEYS, LEASES = st.sampled_from(["a", "b", "c/d"]), st.integers(1, 3)
@@ -29,7 +35,9 @@ def test_digest_and_size_are_those_of_the_rows(
     machine.run([["grant", lease, 1000 * lease] for lease in (1, 2, 3)])
     for index, (kind, operations) in enumerate(steps):
         if kind == "apply":
-            machine.apply(index, encode_command(operations))
+            command = encode_command(operations)
+            assert fault_of_command(command) is None
+            machine.apply(index, command)
         elif kind == "run":
             machine.run(operations)
         elif kind == "restore":
@@ -43,3 +51,16 @@ def test_digest_and_size_are_those_of_the_rows(
     assert machine.digest() == set_digest(rows)
     counted = [row for row in rows if row[0][:1] != REVISION_KEY]
     assert machine.size_bytes() == sum(row_bytes(*row) for row in counted)
+
+
+def test_what_a_broker_writes_has_no_fault() -> None:
+    operations: list[Operation] = [
+        ["grant", 1, 1000],
+        ["put", "a", "ä", 1],
+        ["delete", "a"],
+        ["revoke", 1],
+    ]
+
+    assert fault_of_command(encode_command(operations)) is None
+    assert fault_of_command(b'{"operations":[],"later":1}') is None
+    assert fault_of_command(encode_command([["swap", "a", "b"]])) is not None
