@@ -1,1 +1,1 @@
-"""A Kafka client inside Kompakt: connections to other brokers, their TLS and logins."""
+"""A Kafka client of other brokers: connections, TLS, logins."""

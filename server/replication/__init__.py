@@ -1,1 +1,1 @@
-"""Mirrors: topics of another cluster, copied offset by offset (docs/design/replication.md)."""
+"""Mirrors: topics of another cluster, copied offset by offset."""
