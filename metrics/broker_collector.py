@@ -116,9 +116,13 @@ def _collect_links(links: Mapping[str, LinkFacts]) -> Iterator[Family]:
 
 def _collect_followers(followers: Sequence[FollowerFacts]) -> Iterator[Family]:
     yield gauge(broker_names.FOLLOWER_LAG, [((f.id,), f.lag_entries) for f in followers])
+    copies = [((f.id, each.name), each) for f in followers for each in f.copies]
+    yield gauge(broker_names.FOLLOWER_COPY_LAG, [(id_, each.lag_offsets) for id_, each in copies])
     yield gauge(
-        broker_names.FOLLOWER_COPY_LAG,
-        [((f.id, topic), lag) for f in followers for topic, lag in f.copy_lag.items()],
+        broker_names.FOLLOWER_COPY_SEEN, [(id_, each.seen_seconds_ago) for id_, each in copies]
+    )
+    yield counter(
+        broker_names.FOLLOWER_COPY_CHECKPOINTS, [(id_, each.checkpoints) for id_, each in copies]
     )
     yield gauge(broker_names.FOLLOWER_SEEN, [((f.id,), f.seen_seconds_ago) for f in followers])
     yield counter(broker_names.FOLLOWER_INSTALLS, [((f.id,), f.installs) for f in followers])

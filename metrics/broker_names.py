@@ -66,6 +66,18 @@ FOLLOWER_COPY_LAG = Metric.gauge(
     "follower",
     "topic",
 )
+FOLLOWER_COPY_SEEN = Metric.gauge(
+    "kompakt_replog_follower_copy_seen_seconds",
+    "Time since a follower's last request about a coordinator's topic.",
+    "follower",
+    "topic",
+)
+FOLLOWER_COPY_CHECKPOINTS = Metric.counter(
+    "kompakt_replog_follower_copy_checkpoints_total",
+    "Checkpoints of a coordinator's topic that a follower downloaded, to install or to verify.",
+    "follower",
+    "topic",
+)
 FOLLOWER_SEEN = Metric.gauge(
     "kompakt_replog_follower_seen_seconds", "Time since a follower's last request.", "follower"
 )

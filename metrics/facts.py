@@ -172,6 +172,17 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedTopicFacts:
+    """A follower's copies of one coordinator's topic."""
+
+    name: str
+    lag_offsets: int
+    seen_seconds_ago: float
+    checkpoints: int
+    """Checkpoints that it has downloaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFacts:
     """One follower of the metadata's log and of the coordinators' topics."""
 
@@ -180,8 +191,7 @@ class FollowerFacts:
     seen_seconds_ago: float
     installs: int
     """Snapshots that it has downloaded."""
-    copy_lag: Mapping[str, int] = field(default_factory=dict)
-    """By coordinator's topic, the offsets that its copies lack."""
+    copies: Sequence[FollowedTopicFacts] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

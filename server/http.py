@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from cleaner.pool.backlog import Backlog, Backlogs
 from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, FollowerFacts, PartitionFacts, QuotaFacts
+from metrics.facts import (
+    BrokerFacts,
+    FollowedTopicFacts,
+    FollowerFacts,
+    PartitionFacts,
+    QuotaFacts,
+)
 from metrics.http_endpoint import HttpEndpoint
 from protocol.wire.error_codes import ErrorCode
 from server.admin.compaction_routes import CompactionRoutes
@@ -211,9 +217,15 @@ def follower_facts(broker: Broker) -> tuple[FollowerFacts, ...]:
             lag_entries=max(0, end - each.end),
             seen_seconds_ago=now_s - each.seen_s,
             installs=each.installs,
-            copy_lag={
-                name: lag for name, (_, lag) in copies_of(each, partial(end_of, broker)).items()
-            },
+            copies=[
+                FollowedTopicFacts(
+                    name=copy.name,
+                    lag_offsets=copy.lag,
+                    seen_seconds_ago=copy.seen_seconds_ago,
+                    checkpoints=copy.checkpoints,
+                )
+                for copy in copies_of(each, partial(end_of, broker), now_s)
+            ],
         )
         for each in broker.followers.all()
     )

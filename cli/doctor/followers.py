@@ -32,14 +32,19 @@ def check_replication(config: BrokerConfig) -> Iterator[Finding]:
     url = f"http://{address.host or '127.0.0.1'}:{address.port}"
     followers, links = _asked(url + "/v1/metadata/followers"), _asked(url + "/v1/links")
     for each in (followers or {}).get("followers", []):
-        yield judge_follower(each)
+        yield judge_follower(each, (followers or {})["start"])
     for each in (links or {}).get("links", []):
         yield judge_link(each)
 
 
-def judge_follower(follower: Json) -> Finding:
-    """Judge how far a follower is behind."""
-    lag = sum(topic["lag"] for topic in follower["coordinators"])
+def judge_follower(follower: Json, start: int) -> Finding:
+    """Judge how far a follower is behind.
+
+    Args:
+        start: of the metadata's log; a follower that ends before it needs a snapshot.
+    """
+    topics = follower["coordinators"]
+    lag = sum(topic["lag"] for topic in topics)
     text = (
         f"follower {follower['id']} on {follower['host']}: lag"
         f" {count_text(follower['lag'], 'entry', 'entries')} of the metadata,"
@@ -48,7 +53,15 @@ def judge_follower(follower: Json) -> Finding:
     )
     if follower["seen_seconds_ago"] > AWAY_SECONDS:
         return warning("follower", text, "start it again, or ignore it if it was taken down")
-    if follower["lag"] > LAG_ENTRIES_MAX or lag > LAG_OFFSETS_MAX:
+    if follower["end"] < start:
+        text += "; the broker no longer has the next entries, so it needs a snapshot"
+        return warning("follower", text, "wait; kompakt standby status there shows the download")
+    silent = [each["name"] for each in topics if each["seen_seconds_ago"] > AWAY_SECONDS]
+    if silent:
+        text += f"; it no longer asks for {' and '.join(silent)}"
+        return warning("follower", text, "kompakt standby status there says why")
+    is_behind = any(each["lag"] > LAG_OFFSETS_MAX for each in topics)
+    if follower["lag"] > LAG_ENTRIES_MAX or is_behind:
         return warning("follower", text, "kompakt standby status there says why it is behind")
     return fine("follower", text)
 

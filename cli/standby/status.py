@@ -16,6 +16,7 @@ from server.metadata.followers import AWAY_SECONDS, LAG_ENTRIES_MAX, LAG_OFFSETS
 
 Json = dict[str, Any]
 
+SAYS_WHY = "kompakt standby status there says why"
 TITLES = (
     "STANDBY", "HOST", "END", "LAG", "COORDINATORS' LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD",
 )  # fmt: skip
@@ -157,12 +158,12 @@ def _problems(found: Json) -> Iterator[str]:
         if each["seen_seconds_ago"] > AWAY_SECONDS:
             yield f"{each['id']} is away: start it again, or ignore it if it was taken down"
         elif each["lag"] > LAG_ENTRIES_MAX and each["download"] is None:
-            yield f"{each['id']} is behind: kompakt standby status there says why"
-        elif any(topic["lag"] > LAG_OFFSETS_MAX for topic in each["coordinators"]):
-            yield (
-                f"{each['id']} is behind with the coordinators' topics: kompakt standby status there"
-                " says why"
-            )
+            yield f"{each['id']} is behind: {SAYS_WHY}"
+        for topic in each["coordinators"]:
+            if topic["seen_seconds_ago"] > AWAY_SECONDS >= each["seen_seconds_ago"]:
+                yield f"{each['id']} no longer asks for {topic['name']}: {SAYS_WHY}"
+            elif topic["lag"] > LAG_OFFSETS_MAX and each["seen_seconds_ago"] <= AWAY_SECONDS:
+                yield f"{each['id']} is behind with {topic['name']}: {SAYS_WHY}"
 
 
 def _download_text(download: Json) -> str:

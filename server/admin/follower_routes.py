@@ -3,7 +3,7 @@
 GET /v1/metadata/followers    200 {"cluster_id", "term", "start", "end", "digest", "downloads",
                               "followers": [{"id", "host", "end", "lag", "seen_seconds_ago", "installs",
                               "download": {"position", "size"} or null, "coordinators": [{"name",
-                              "partitions", "lag"}, ...]}, ...]}
+                              "partitions", "lag", "seen_seconds_ago", "checkpoints"}, ...]}, ...]}
 
 `digest` is that of the state at `end`: a standby that is at the same end has the same. It changes
 nothing, and waits for no disk.

@@ -15,7 +15,7 @@ Source: KIP-630; Ongaro, Log Compaction in Raft, section 3 (slow followers).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from replog.entry import SnapshotId
 from storage.threads import any_thread, loop_thread
@@ -30,6 +30,17 @@ LAG_ENTRIES_MAX, LAG_OFFSETS_MAX = 1_000, 10_000
 topic: the leader appends while it answers."""
 RETRY_SECONDS = 1.0
 """When a follower that was not admitted may ask again; it decides how much longer it waits."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CopiedTopic:
+    """A follower's copies of one coordinator's topic, as of its last request about it."""
+
+    seen_s: float
+    ends: dict[int, int] = field(default_factory=dict)
+    """Where the copies end, by partition."""
+    checkpoints: int = 0
+    """Checkpoints of which it took the last byte: to install them, or to verify its copy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,23 +60,40 @@ class FollowerFacts:
     """The bytes that it has of the snapshot that it downloads; None while it downloads none."""
     size: int = 0
     """The size of that snapshot."""
-    copies: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Where its copies of the coordinators' partitions end, by topic and number."""
+    copies: dict[str, CopiedTopic] = field(default_factory=dict)
+    """Its copies of the coordinators' topics."""
 
 
 EndOf = Callable[[str, int], int]
 """Returns where the log of a topic's partition ends; 0 if it does not exist any longer."""
 
 
-def copies_of(facts: FollowerFacts, end_of: EndOf) -> dict[str, tuple[int, int]]:
-    """Returns how many partitions of each coordinator's topic a follower copies, and the offsets it
-    lacks."""
-    found: dict[str, tuple[int, int]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFacts:
+    """How far a follower's copies of one coordinator's topic are."""
+
+    name: str
+    partitions: int
+    lag: int
+    """The offsets that they lack."""
+    seen_seconds_ago: float
+    """Since the last request about the topic."""
+    checkpoints: int
+
+
+def copies_of(facts: FollowerFacts, end_of: EndOf, now_s: float) -> list[CopyFacts]:
+    """Returns how far a follower's copies of each coordinator's topic are."""
     # Copied first: the loop adds entries while another thread reads them.
-    for (name, partition), end in sorted(facts.copies.copy().items()):
-        count, lag = found.get(name, (0, 0))
-        found[name] = count + 1, lag + max(0, end_of(name, partition) - end)
-    return found
+    return [
+        CopyFacts(
+            name=name,
+            partitions=len(each.ends),
+            lag=sum(max(0, end_of(name, number) - end) for number, end in each.ends.copy().items()),
+            seen_seconds_ago=max(0.0, now_s - each.seen_s),
+            checkpoints=each.checkpoints,
+        )
+        for name, each in sorted(facts.copies.copy().items())
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +156,8 @@ class Followers:
                 if each.position is None
                 else {"position": each.position, "size": each.size},
                 "coordinators": [
-                    {"name": name, "partitions": count, "lag": lag}
-                    for name, (count, lag) in copies_of(each, end_of).items()
+                    asdict(copy) | {"seen_seconds_ago": round(copy.seen_seconds_ago, 3)}
+                    for copy in copies_of(each, end_of, now_s)
                 ],
             }
             for each in reversed(self._known.values())
@@ -154,8 +182,21 @@ class Followers:
 
     def fetched(self, follower: str, host: str, topic: str, partition: int, end: int) -> None:
         """Note that a follower asks for a coordinator's existing partition, from its copy's end on."""
-        facts = self._known.get(follower) or self.seen(follower, host)
-        facts.copies[topic, partition] = end
+        self._copied(follower, host, topic).ends[partition] = end
+
+    def took_checkpoint(self, follower: str, host: str, topic: str, *, is_last: bool) -> None:
+        """Note bytes of a coordinator's checkpoint.
+
+        Args:
+            is_last: whether the last byte was among them.
+        """
+        self._copied(follower, host, topic).checkpoints += is_last
+
+    def _copied(self, follower: str, host: str, topic: str) -> CopiedTopic:
+        facts, now_s = self._known.get(follower) or self.seen(follower, host), self._clock()
+        copied = facts.copies.setdefault(topic, CopiedTopic(seen_s=now_s))
+        copied.seen_s = now_s
+        return copied
 
     def admit(self, follower: str, snapshot: SnapshotId | None = None) -> bool:
         """Let a follower read the next piece of a snapshot, which is pinned from now on.

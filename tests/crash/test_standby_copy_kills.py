@@ -23,8 +23,8 @@ from storage.files.local_files import ReadOnlyFileSystem
 from storage.files.paths import checkpoint_path
 from storage.verify.log import verify_log
 from storage.verify.verify import find_logs
-from tests.crash.test_standby_kills import INTERNAL, standbys
-from tests.harness.broker_process import BrokerProcess
+from tests.crash.test_standby_kills import INTERNAL, led, standbys
+from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import create_topic
 from tests.harness.standby_process import (
     CURRENT_SECONDS_MAX,
@@ -188,7 +188,34 @@ def test_a_standby_that_was_away_takes_checkpoints_twice_and_has_the_same_state(
             standby.start()
             assert_equal_now(standby)
             assert installs(standby) > 0
+        assert_leader_knows(broker, standby)
     assert_dump_log_finds_nothing(standby)
+
+
+def assert_leader_knows(broker: BrokerProcess, copy: StandbyProcess) -> None:
+    """The leader knows each followed topic, how far its copies are, and what was downloaded."""
+    deadline = time.monotonic() + CURRENT_SECONDS_MAX
+    # It learns where a copy ends by the next fetch.
+    while lags(broker) != {OFFSETS_TOPIC: 0, TRANSACTION_STATE: 0}:
+        assert time.monotonic() < deadline, f"{led(broker)}{copy.tail()}"
+        time.sleep(STEP_SECONDS)
+    (follower,) = led(broker)["followers"]
+    partitions = {each["name"]: each["partitions"] for each in follower["coordinators"]}
+    assert partitions == {OFFSETS_TOPIC: 4, TRANSACTION_STATE: 3}
+    downloads = sum(each["checkpoints"] for each in follower["coordinators"])
+    assert downloads >= installs(copy) > 0
+    counted = samples(
+        broker.metrics(),
+        "kompakt_replog_follower_copy_checkpoints_total",
+        follower=follower["id"],
+    )
+    assert sum(counted) == downloads
+
+
+def lags(broker: BrokerProcess) -> dict[str, int]:
+    """Returns how many offsets of each coordinator's topic the only follower lacks."""
+    (follower,) = led(broker)["followers"]
+    return {each["name"]: each["lag"] for each in follower["coordinators"]}
 
 
 def assert_dump_log_finds_nothing(copy: StandbyProcess) -> None:

@@ -12,6 +12,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
     CheckpointFacts,
+    FollowedTopicFacts,
     FollowerFacts,
     GroupFacts,
     LinkFacts,
@@ -176,7 +177,14 @@ class ScrapedWorld:
                     lag_entries=3,
                     seen_seconds_ago=1.5,
                     installs=2,
-                    copy_lag={"__transaction_state": 4},
+                    copies=[
+                        FollowedTopicFacts(
+                            name="__transaction_state",
+                            lag_offsets=4,
+                            seen_seconds_ago=0.5,
+                            checkpoints=1,
+                        )
+                    ],
                 ),
             ),
             checkpoints={("__consumer_offsets", "49"): CHECKPOINT},

@@ -85,8 +85,10 @@ async def checkpoint_piece(
     except StorageError as error:
         followers.end_download(download)
         return _response(name, refused_part(wanted, context.log_failure(error)))
-    if piece.position + len(piece.data) >= piece.size:
+    is_last = piece.position + len(piece.data) >= piece.size
+    if is_last:
         followers.end_download(download)
+    followers.took_checkpoint(follower, context.connection.client_host, name, is_last=is_last)
     pause_s = followers.charge(len(piece.data))
     if pause_s:
         context.connection.throttle(pause_s)

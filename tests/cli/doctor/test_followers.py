@@ -10,14 +10,22 @@ from cli.doctor.findings import Status
 from cli.doctor.followers import judge_follower, judge_link
 from server.metadata.followers import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
+TOPIC: dict[str, Any] = {
+    "name": "__transaction_state",
+    "partitions": 50,
+    "lag": 0,
+    "seen_seconds_ago": 0.5,
+    "checkpoints": 0,
+}
 FOLLOWER: dict[str, Any] = {
     "id": "me",
     "host": "10.0.0.1",
+    "end": 12,
     "lag": 1,
     "seen_seconds_ago": 0.5,
     "coordinators": [
-        {"name": "__consumer_offsets", "partitions": 50, "lag": 3},
-        {"name": "__transaction_state", "partitions": 50, "lag": 0},
+        TOPIC | {"name": "__consumer_offsets", "lag": 3},
+        TOPIC,
     ],
 }
 PARTITION: dict[str, Any] = {"state": "copying", "lag": 2, "reason": ""}
@@ -31,7 +39,7 @@ LINK: dict[str, Any] = {
 
 
 def test_a_follower_that_keeps_up_is_fine() -> None:
-    found = judge_follower(FOLLOWER)
+    found = judge_follower(FOLLOWER, 12)
     assert found.status is Status.OK
     assert "lag 1 entry of the metadata, 3 offsets of the coordinators' topics" in found.text
 
@@ -41,14 +49,13 @@ def test_a_follower_that_keeps_up_is_fine() -> None:
     [
         ({"seen_seconds_ago": 61}, "start it again"),
         ({"lag": LAG_ENTRIES_MAX + 1}, "says why it is behind"),
-        (
-            {"coordinators": [{"name": "t", "partitions": 1, "lag": LAG_OFFSETS_MAX + 1}]},
-            "says why it is behind",
-        ),
+        ({"end": 11}, "wait"),
+        ({"coordinators": [TOPIC | {"lag": LAG_OFFSETS_MAX + 1}]}, "says why it is behind"),
+        ({"coordinators": [TOPIC, TOPIC | {"seen_seconds_ago": 61}]}, "says why"),
     ],
 )
 def test_one_that_is_away_or_behind_is_a_warning(changed: dict[str, Any], remedy: str) -> None:
-    found = judge_follower(FOLLOWER | changed)
+    found = judge_follower(FOLLOWER | changed, 12)
     assert found.status is Status.WARNING
     assert remedy in str(found.remedy)
 

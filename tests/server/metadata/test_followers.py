@@ -99,6 +99,9 @@ def test_programs_get_each_follower_with_its_lag_and_its_download(world: World) 
     followers.fetched("a", "10.0.0.1", "__consumer_offsets", 3, 90)
     followers.fetched("a", "10.0.0.1", "__consumer_offsets", 4, 100)
     followers.fetched("a", "10.0.0.1", "__consumer_offsets", 3, 95)
+    followers.took_checkpoint("a", "10.0.0.1", "__consumer_offsets", is_last=False)
+    followers.took_checkpoint("a", "10.0.0.1", "__consumer_offsets", is_last=True)
+    world.now_s += 2
     newest, oldest = followers.as_json(12, lambda topic, partition: 100)
 
     assert newest["download"] == {"position": 10, "size": 40}
@@ -107,9 +110,17 @@ def test_programs_get_each_follower_with_its_lag_and_its_download(world: World) 
         "host": "10.0.0.1",
         "end": 7,
         "lag": 5,
-        "seen_seconds_ago": 6.0,
+        "seen_seconds_ago": 8.0,
         "installs": 0,
         "download": None,
-        "coordinators": [{"name": "__consumer_offsets", "partitions": 2, "lag": 5}],
+        "coordinators": [
+            {
+                "name": "__consumer_offsets",
+                "partitions": 2,
+                "lag": 5,
+                "seen_seconds_ago": 2.0,
+                "checkpoints": 1,
+            }
+        ],
     }
     assert newest["coordinators"] == []
