@@ -49,7 +49,7 @@ class Refused(Exception):
     """The leader answered with an error."""
 
     def __init__(self, code: int, term: int = UNKNOWN_EPOCH, throttle_ms: int = 0) -> None:
-        self.code = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = ErrorCode.from_wire(code)
         super().__init__(f"{self.code.name}: {self.code.message}")
         self.term = term
         """The leader's term; -1 if it did not say."""

@@ -149,4 +149,4 @@ def _check_refused(refused: Sequence[ScramRefusal]) -> None:
 
 def _check(error_code: int, message: str | None) -> None:
     if error_code:
-        raise CommandFailed(EXIT_FAILED, message or ErrorCode(error_code).message)
+        raise CommandFailed(EXIT_FAILED, message or ErrorCode.from_wire(error_code).message)

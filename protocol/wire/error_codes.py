@@ -24,6 +24,14 @@ class ErrorCode(enum.IntEnum):
         member.retriable = retriable
         return member
 
+    @classmethod
+    def from_wire(cls, code: int) -> Self:
+        """Returns the error code of a peer; UNKNOWN_SERVER_ERROR if this release does not know it."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls(-1)
+
     UNKNOWN_SERVER_ERROR = -1, "The broker failed in a way it did not expect."
     NONE = 0, "No error."
     OFFSET_OUT_OF_RANGE = 1, "The offset is outside of what the log holds."

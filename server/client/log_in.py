@@ -46,7 +46,7 @@ async def log_in(client: Caller, access: Access) -> None:
         request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
         answer = await client.call(request, SaslAuthenticateResponse)
         if answer.error_code:
-            text = answer.error_message or ErrorCode(answer.error_code).message
+            text = answer.error_message or ErrorCode.from_wire(answer.error_code).message
             raise ClientFailed(f"{access.login}: {text}")
         try:
             mechanism.receive(copied(answer.auth_bytes))

@@ -194,5 +194,5 @@ def _final(guard: Guard, reason: str) -> Verdict:
 
 
 def _text_of(code: int) -> str:
-    known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+    known = ErrorCode.from_wire(code)
     return f"the source answered {known.name}: {known.message}"

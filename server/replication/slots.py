@@ -60,7 +60,8 @@ async def coordinator_address(client: BrokerClient, group: str) -> str:
     request = FindCoordinatorRequest(key=group)
     found = await client.call(request, FindCoordinatorResponse, version_max=ONE_GROUP_UNTIL_FIND)
     if found.error_code:
-        raise ClientFailed(f"the coordinator of {group}: {ErrorCode(found.error_code).message}")
+        reason = ErrorCode.from_wire(found.error_code).message
+        raise ClientFailed(f"the coordinator of {group}: {reason}")
     return f"{found.host}:{found.port}"
 
 
@@ -71,7 +72,8 @@ async def stored_slots(
     request = OffsetFetchRequest(group_id=group, topics=None)
     answer = await client.call(request, OffsetFetchResponse, version_max=ONE_GROUP_UNTIL_FETCH)
     if answer.error_code:
-        raise ClientFailed(f"the slots of {group}: {ErrorCode(answer.error_code).message}")
+        reason = ErrorCode.from_wire(answer.error_code).message
+        raise ClientFailed(f"the slots of {group}: {reason}")
     return {
         TopicPartition(topic.name, each.partition_index): (
             Offset(each.committed_offset),
@@ -115,6 +117,6 @@ async def _commit(
         if code == ErrorCode.NONE:
             mirror.slot_committed(now_ms(), *slots[partition])
         else:
-            refused = refused or f"{partition}: {ErrorCode(code).message}"
+            refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
     if refused:
         raise ClientFailed(f"the source refuses a slot of group {group}: {refused}")

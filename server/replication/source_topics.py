@@ -102,7 +102,7 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
         each async for each in pace.paced(metadata.topics) if each.name and follows(each.name)
     ]
     errors = {
-        each.name: ErrorCode(each.error_code).message
+        each.name: ErrorCode.from_wire(each.error_code).message
         for each in followed
         if each.error_code and each.name
     }
@@ -136,7 +136,7 @@ async def _configs(client: BrokerClient, names: Sequence[str]) -> dict[str, Desc
         request = DescribeConfigsRequest(resources=resources)
         for result in (await client.call(request, DescribeConfigsResponse)).results:
             if result.error_code:
-                message = result.error_message or ErrorCode(result.error_code).message
+                message = result.error_message or ErrorCode.from_wire(result.error_code).message
                 raise ClientFailed(f"the properties of {result.resource_name}: {message}")
             found[result.resource_name] = result
     return found

@@ -18,3 +18,8 @@ def test_every_code_has_a_sentence_for_people() -> None:
     for code in ErrorCode:
         assert code.message.endswith("."), code
         assert ErrorCode(code.value) is code
+
+
+def test_a_code_from_a_later_release_is_an_unknown_error() -> None:
+    assert ErrorCode.from_wire(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ErrorCode.from_wire(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
