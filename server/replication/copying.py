@@ -20,11 +20,11 @@ from typing import Protocol
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset
+from protocol.wire.numbers import Epoch
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
-from server.replication.findings import SourceAnswer, Verdict
+from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import (
     EARLIEST,
@@ -99,8 +99,8 @@ class SourceCopier:
             await self._wait_until_one_asks()
             try:
                 async with connected(self._address, self._access) as client:
-                    while self._asking():
-                        await self._round(client)
+                    while mirrors := self._asking():
+                        await self._round(client, mirrors)
             except ClientFailed as error:
                 for mirror in self._asking():
                     mirror.answered(Verdict(guard=Guard.ERROR, reason=str(error)))
@@ -111,12 +111,15 @@ class SourceCopier:
             await asyncio.sleep(IDLE_SECONDS)
 
     def _asking(self) -> list[Mirror]:
-        for mirror in self._led():
+        """Returns the mirrors to ask for; those whose next attempt is due are among them."""
+        mirrors = self._led()
+        for mirror in mirrors:
             mirror.make_due()
-        return [mirror for mirror in self._led() if mirror.is_asking]
+        return [mirror for mirror in mirrors if mirror.is_asking]
 
-    async def _round(self, client: BrokerClient) -> None:
-        mirrors, asked = self._asked()
+    async def _round(self, client: BrokerClient, asking: Sequence[Mirror]) -> None:
+        mirrors = {mirror.log.topic_partition: mirror for mirror in asking}
+        asked = self._asked(asking)
         if not asked:
             await asyncio.sleep(IDLE_SECONDS)
             return
@@ -130,18 +133,17 @@ class SourceCopier:
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
         for partition, fetched in answers.items():
-            await self._take(mirrors[partition], fetched)
+            await self.take(mirrors[partition], fetched)
         if response.throttle_time_ms:
             await asyncio.sleep(response.throttle_time_ms / 1000)
 
-    def _asked(self) -> tuple[dict[TopicPartition, Mirror], list[Asked]]:
-        """Returns the mirrors that ask, and from where on. Who had records longest ago comes first.
+    def _asked(self, asking: Sequence[Mirror]) -> list[Asked]:
+        """Returns from where on to fetch. Who had records longest ago comes first.
 
         The source fills its answer in this order, so each gets its turn.
         """
-        mirrors = {mirror.log.topic_partition: mirror for mirror in self._asking()}
         asked = []
-        for partition, mirror in sorted(mirrors.items(), key=lambda each: each[1].turn):
+        for mirror in sorted(asking, key=lambda each: each.turn):
             topic_id = self._judge.source_id(mirror)
             if topic_id is None:
                 mirror.answered(self._judge.judge(mirror, SourceAnswer()))
@@ -149,13 +151,13 @@ class SourceCopier:
             place = mirror.place
             asked.append(
                 Asked(
-                    partition=partition,
+                    partition=mirror.log.topic_partition,
                     topic_id=topic_id,
                     end=place.end,
                     last_epoch=place.last_epoch if mirror.asks_epoch else NO_EPOCH,
                 )
             )
-        return mirrors, asked
+        return asked
 
     async def _with_bounds_of_logs(
         self, client: BrokerClient, answers: Mapping[TopicPartition, Fetched]
@@ -174,20 +176,19 @@ class SourceCopier:
             )
             for timestamp in (EARLIEST, LATEST)
         ]
-        unknown = Offset(-1)
         return {
             partition: replace(
                 answers[partition],
                 answer=replace(
                     answers[partition].answer,
-                    start=starts.get(partition, unknown),
-                    high_watermark=ends.get(partition, unknown),
+                    start=starts.get(partition, UNKNOWN),
+                    high_watermark=ends.get(partition, UNKNOWN),
                 ),
             )
             for partition in outside
         }
 
-    async def _take(self, mirror: Mirror, fetched: Fetched) -> None:
+    async def take(self, mirror: Mirror, fetched: Fetched) -> None:
         """Do what an answer about one partition asks for."""
         if not mirror.is_asking:
             return  # It was paused or promoted meanwhile.

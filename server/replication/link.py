@@ -82,7 +82,6 @@ class Link:
         "_promoted",
         "_sparse_level",
         "_stored",
-        "_task",
         "_tasks",
         "_topics",
         "_writer",
@@ -133,7 +132,6 @@ class Link:
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
         self._copiers: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
         self.reason = ""
         """Why the source cannot be asked; empty if it answers."""
         self.problems: Mapping[str, str] = {}
@@ -143,7 +141,7 @@ class Link:
 
     def start(self) -> None:
         """Begin to follow the source."""
-        self._task = spawn(self._run(), f"link {self.spec.name}", among=self._tasks)
+        spawn(self._run(), f"link {self.spec.name}", among=self._tasks)
 
     async def stop(self) -> None:
         """Stop to follow the source; the mirrors stay as they are."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from protocol.wire.numbers import Offset
 from server.client.pauses import MIRROR, Pauses
-from server.replication.findings import Place, SourceAnswer, Verdict
+from server.replication.findings import UNKNOWN, Place, SourceAnswer, Verdict
 from server.replication.state_table import (
     MIRROR_STATES,
     Action,
@@ -23,8 +23,6 @@ from server.replication.tombstones import TombstoneWatch
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
-
-UNKNOWN = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +172,8 @@ class Mirror:
         """Take the source's answer. Returns what to do."""
         action = self._step(Event.ANSWER, verdict.guard, verdict.reason)
         if action is Action.APPEND:
-            self._succeeded()
+            self.attempts = 0
+            self._pauses.reset()
         elif action is Action.WAIT:
             self.attempts += 1
             self.failures += 1
@@ -183,17 +182,12 @@ class Mirror:
 
     def happened(self, event: Event, reason: str = "") -> Action:
         """Take any other event. Returns what to do."""
-        action = self._step(event, Guard.ALWAYS, reason)
-        if action is Action.CHECK:
-            self.next_attempt_ms = None
-        return action
+        return self._step(event, Guard.ALWAYS, reason)
 
-    def make_due(self) -> bool:
-        """Begin the next attempt if its time has come. Returns whether it has."""
-        if self.next_attempt_ms is None or self._now_ms() < self.next_attempt_ms:
-            return False
-        self.happened(Event.DUE, self.reason)
-        return True
+    def make_due(self) -> None:
+        """Begin the next attempt if its time has come."""
+        if self.next_attempt_ms is not None and self._now_ms() >= self.next_attempt_ms:
+            self.happened(Event.DUE, self.reason)
 
     @property
     def lag_ms(self) -> int:
@@ -220,11 +214,6 @@ class Mirror:
             cut_records=self.cut_records,
             skipped_records=self.skipped_records,
         )
-
-    def _succeeded(self) -> None:
-        self.attempts = 0
-        self.next_attempt_ms = None
-        self._pauses.reset()
 
     def _step(self, event: Event, guard: Guard, reason: str) -> Action:
         step = MIRROR_STATES.step(self.state, event, guard)

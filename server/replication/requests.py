@@ -30,14 +30,13 @@ from protocol.messages.offset_commit import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
-from server.replication.findings import SourceAnswer
+from server.replication.findings import UNKNOWN, SourceAnswer
 from storage.files.files import Buffer
 from storage.formats.topic_partition import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 """The timestamps of ListOffsets for a log's start and its high watermark."""
 CONSUMER = -1
-UNKNOWN = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

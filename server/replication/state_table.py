@@ -131,7 +131,7 @@ MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTa
             MirrorState.FAILED,
         ),
         Row(_WAITING, Event.DUE, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
-        # The copier does not ask before a cut is over, whatever the state is then.
+        # The copier waits for the end of a cut before it asks, also if the mirror was paused meanwhile.
         Row((*_ASKING, *_WAITING, *_RESTING), Event.CUT, _ALWAYS, Action.NOTHING),
         Row(_RUNNING, Event.PAUSE, _ALWAYS, Action.NOTHING, MirrorState.PAUSED),
         Row(_RESTING, Event.PAUSE, _ALWAYS, Action.NOTHING),
