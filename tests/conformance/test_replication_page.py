@@ -6,7 +6,6 @@ committed, aborted and left open, tombstones, and gaps that Kafka's own cleaner 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.base.apache_kafka import kafka_command
 from bench.base.processes import free_port, running
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.clients import high_watermarks
 from tests.harness.group_run import until
 from tests.harness.typed_commands import TypedCommands, page_blocks
 
@@ -46,9 +46,8 @@ class Peers:
         return self.typed.told(*own)
 
     def status(self) -> dict[str, Any]:
-        """Returns the link as JSON, whatever its state is."""
-        done = self.typed.run("replica", "status", "dr", "--json")
-        found: dict[str, Any] = json.loads(done.stdout)
+        """Returns the link as JSON."""
+        found: dict[str, Any] = self.typed.shown("replica", "status", "dr")
         return found
 
 
@@ -178,23 +177,12 @@ def wait_for_gaps(bootstrap: str) -> None:
 
 def is_level(peers: Peers) -> bool:
     found = peers.status()["partitions"]
+    ends = high_watermarks(peers.kafka, TOPIC, 1)
     return bool(found) and all(
         each["state"] == "copying"
-        and each["synced_end"] == each["end"] == each["source_end"] == end_of(peers.kafka)
+        and each["synced_end"] == each["end"] == each["source_end"] == ends[0]
         for each in found
     )
-
-
-def end_of(bootstrap: str) -> int:
-    """Returns the high watermark, which an open transaction does not hold back."""
-    settings = {"group.id": "reader", "isolation.level": "read_uncommitted"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
-    try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=60)
-        assert low == 0
-        return int(high)
-    finally:
-        consumer.close()
 
 
 def compare(theirs: list[Row], ours: list[Row]) -> None:

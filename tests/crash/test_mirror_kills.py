@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.crash.test_attack_soak import expected_values, last_values
 from tests.harness.broker_process import BrokerProcess
-from tests.harness.clients import create_topic
+from tests.harness.clients import create_topic, high_watermarks
 from tests.harness.group_run import until
 from tests.harness.keyed_writer import KeyedWriter
 from tests.harness.typed_commands import TypedCommands
@@ -30,6 +27,7 @@ CONFIG = {
     "segment.ms": "500",
     "min.cleanable.dirty.ratio": "0",
 }
+RECORDS_BETWEEN_KILLS_MAX = 150
 BROKER = {"log.cleaner.backoff.ms": "100"}
 
 
@@ -53,7 +51,7 @@ def test_whatever_is_killed_the_mirror_ends_with_the_sources_state(
             source.bootstrap_servers, TOPIC, partitions=PARTITIONS, seed=seed
         ) as writer:
             for _ in range(KILLS):
-                time.sleep(0.3 + choices.random())
+                wait_for_records(writer, choices.randrange(1, RECORDS_BETWEEN_KILLS_MAX))
                 kill(choices.choice((source, target)))
         until(
             "the mirror has everything", lambda: is_level(typed, source), lambda: str(status(typed))
@@ -70,26 +68,24 @@ def kill(broker: BrokerProcess) -> None:
     broker.start()
 
 
+def wait_for_records(writer: KeyedWriter, more: int) -> None:
+    """Wait until this many more records are acknowledged, so that each kill finds something to undo."""
+    wanted = len(writer.records) + more
+    until(
+        "the writer goes on",
+        lambda: len(writer.records) >= wanted,
+        lambda: f"{len(writer.records)} of {wanted} records",
+    )
+
+
 def status(typed: TypedCommands) -> dict[str, Any]:
-    """Returns the link as JSON, whatever its state is."""
-    found: dict[str, Any] = json.loads(typed.run("replica", "status", "dr", "--json").stdout)
+    """Returns the link as JSON."""
+    found: dict[str, Any] = typed.shown("replica", "status", "dr")
     return found
 
 
 def is_level(typed: TypedCommands, source: BrokerProcess) -> bool:
     """Returns whether all partitions are synced up to where the source ends now."""
     found = status(typed)["partitions"]
-    return {each["partition"]: each["synced_end"] for each in found} == ends(source)
-
-
-def ends(broker: BrokerProcess) -> dict[int, int]:
-    """Returns the high watermark of each partition."""
-    settings = {"group.id": "ends", "isolation.level": "read_uncommitted"}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
-    try:
-        return {
-            number: consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=60)[1]
-            for number in range(PARTITIONS)
-        }
-    finally:
-        consumer.close()
+    synced = {each["partition"]: each["synced_end"] for each in found}
+    return synced == high_watermarks(source.bootstrap_servers, TOPIC, PARTITIONS)

@@ -344,3 +344,23 @@ def create_topic(
     wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
     for future in admin.create_topics([wanted], operation_timeout=10).values():
         future.result(timeout=20)
+
+
+def high_watermarks(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+    """Returns the high watermark of each partition, which an open transaction does not hold back."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused: nothing is committed",
+            "isolation.level": "read_uncommitted",
+        }
+    )
+    try:
+        return {
+            partition: consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=SECONDS_MAX
+            )[1]
+            for partition in range(partitions)
+        }
+    finally:
+        consumer.close()

@@ -17,10 +17,12 @@ from typing import Any, ParamSpec, TypeVar
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
-from server.replication.findings import SourceAnswer, SourceTopic, judge
+from server.client.access import Access
+from server.replication.copying import SourceCopier
+from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
 from server.replication.mirror import Mirror
-from server.replication.requests import Fetched
-from server.replication.state_table import FINAL, Action, Event, Guard, MirrorState
+from server.replication.requests import FetchBounds, Fetched
+from server.replication.state_table import FINAL, Event, Guard, MirrorState
 from server.replication.writer import MirrorWriter
 from server.runtime.turns import Turns
 from storage.log.log import PartitionLog
@@ -47,6 +49,8 @@ TOPIC = SourceTopic(
     deletes=False,
     delete_retention_ms=RETENTION_MS,
 )
+NO_BOUNDS = FetchBounds(wait_ms=0, min_bytes=0, max_bytes=0, partition_max_bytes=0)
+"""The world builds the answers, so nothing is asked with these."""
 
 
 class AtOnce:
@@ -122,7 +126,7 @@ class MirrorWorld:
         async def make_files(_: PartitionLog) -> None:
             """They are made."""
 
-        self.writer = MirrorWriter(
+        writer = MirrorWriter(
             commit,
             make_files,
             [directory],
@@ -130,6 +134,7 @@ class MirrorWorld:
             turns=Turns(),
             now_ms=lambda: self.now_ms,
         )
+        self.copier = SourceCopier("", Access(), lambda: (), self, writer, NO_BOUNDS)
         return mirror
 
     # ---------------------------------------------------------------- steps
@@ -252,7 +257,20 @@ class MirrorWorld:
         fetched = self._lost() if is_lost else self._answer(mirror)
         if self.random.random() < 0.2:
             self._write()
-        answer = fetched.answer
+        await self.copier.take(mirror, fetched)
+        if self.random.random() < 0.5:
+            self.slot_ms = mirror.tombstones.safe_ms
+
+    def source_id(self, mirror: Mirror) -> uuid.UUID:
+        """Returns the id of the source's topic."""
+        return TOPIC_ID
+
+    def may_have_gaps(self) -> bool:
+        """Returns whether gaps are legal."""
+        return True
+
+    def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
+        """Returns what an answer means, as a link does."""
         mirror.noted(answer)
         missed = "" if mirror.is_empty else mirror.tombstones.missed(self.now_ms, RETENTION_MS)
         verdict = judge(
@@ -265,21 +283,7 @@ class MirrorWorld:
         )
         if verdict.guard in FINAL:
             self.stops.add(verdict.guard)
-        action = mirror.answered(verdict)
-        if answer.high_watermark >= 0:
-            mirror.source_end = answer.high_watermark
-        if action is Action.APPEND and answer.error_code:
-            mirror.asks_epoch = False
-        elif action is Action.APPEND:
-            if len(fetched.records):
-                mirror.asks_epoch = True
-            await self.writer.append(mirror, fetched)
-        elif action is Action.CUT:
-            await self.writer.cut(mirror, verdict)
-        elif action is Action.SKIP:
-            await self.writer.skip(mirror, verdict)
-        if self.random.random() < 0.5:
-            self.slot_ms = mirror.tombstones.safe_ms
+        return verdict
 
     def _lost(self) -> Fetched:
         return Fetched(answer=SourceAnswer(error="no answer"), records=b"", is_complete=False)

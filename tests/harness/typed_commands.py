@@ -143,6 +143,10 @@ class TypedCommands:
         """Returns the JSON document that a command prints for programs."""
         return json.loads(self.told(*arguments, "--json"))
 
+    def shown(self, *arguments: str) -> Any:
+        """Returns the JSON document of a command that may end with 1, because of what it shows."""
+        return json.loads(self.run(*arguments, "--json").stdout)
+
     def refused(self, *arguments: str, code: int = 1, given: str = "") -> str:
         """Returns the one-line error of a command, which must fail."""
         done = self.run(*arguments, given=given)

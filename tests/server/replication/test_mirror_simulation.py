@@ -1,5 +1,4 @@
-"""A source and a mirror in a simulation: whatever happens to both, the mirror ends with the source's
-state.
+"""A source and a mirror in a simulation: after any events the mirror ends with the source's state.
 
 KOMPAKT_MIRROR_SEEDS sets how many seeds there are, KOMPAKT_MIRROR_SEED the first one.
 """
@@ -87,7 +86,7 @@ def without_raising_the_counter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_leading_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lead with the directory's epoch, whatever the batches have."""
+    """Lead with the directory's epoch, even if the batches have later ones."""
     monkeypatch.setattr(PartitionLog, "lead_above", lambda *_: None)
 
 
