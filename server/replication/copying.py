@@ -37,9 +37,9 @@ from server.replication.requests import (
     offsets_answer,
     offsets_request,
 )
-from server.replication.runs import first_gap
 from server.replication.state_table import Action, Guard
 from server.replication.writer import MirrorWriter
+from storage.batches.batch_run import check_run
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread
 
@@ -194,8 +194,7 @@ class SourceCopier:
             return  # It was paused or promoted meanwhile.
         answer = fetched.answer
         if len(fetched.records) and not self._judge.may_have_gaps():
-            gap = first_gap(memoryview(fetched.records), end=mirror.log.log_end_offset)
-            answer = replace(answer, first_gap=gap)
+            answer = replace(answer, first_gap=_first_gap(mirror, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
         before = mirror.state
         action = mirror.answered(verdict)
@@ -215,3 +214,10 @@ class SourceCopier:
             await self._writer.cut(mirror, verdict)
         elif action is Action.SKIP:
             await self._writer.skip(mirror, verdict)
+
+
+def _first_gap(mirror: Mirror, records: memoryview) -> Offset | None:
+    """Returns the first offset from the mirror's end on that an answer skips; None if it skips none."""
+    place, size = mirror.place, len(records)
+    run = check_run(records, end=place.end, last_epoch=place.last_epoch, size_max=size)
+    return run.first_gap

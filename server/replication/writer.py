@@ -10,17 +10,16 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import CorruptBatch, UnsupportedMagic
+from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Epoch, Offset
 from server.durability.group_commit import GroupCommit
 from server.replication.findings import Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import Fetched
-from server.replication.runs import whole_batches
 from server.replication.state_table import Event, Guard
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
-from storage.batches.validate import ValidBatch
+from storage.batches.batch_run import BatchRun, check_run, takes_long
 from storage.files.errors import StorageError
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
@@ -60,7 +59,7 @@ class MirrorWriter:
                 await self._append_batches(mirror, fetched)
                 self._follow_end(mirror, fetched)
                 await self._follow_start(mirror, fetched.answer.start)
-        except (CorruptBatch, UnsupportedMagic) as error:
+        except CorruptBatch as error:
             mirror.answered(Verdict(guard=Guard.ERROR, reason=f"the source sent: {error}"))
         except StorageError as error:
             self._failed(mirror, error)
@@ -140,22 +139,37 @@ class MirrorWriter:
         if not len(fetched.records):
             return
         await self._make_files(log)
+        rest, pace = memoryview(fetched.records), Pace(self._turns)
+        while len(rest) and mirror.is_asking:
+            run = await self._checked(rest, mirror)
+            if run.last_epoch >= log.leader_epoch:
+                await self._lead_above(log, run.last_epoch)
+            if len(run.view) and mirror.is_asking:
+                self._append_run(mirror, run)
+            if run.fault:
+                raise CorruptBatch(run.fault)
+            rest = run.rest
+            if pace.is_over:
+                await pace.rest()
+
+    async def _checked(self, records: memoryview, mirror: Mirror) -> BatchRun:
+        """Returns the first run of an answer; a very large batch is checked in a thread."""
         place = mirror.place
-        batches = whole_batches(
-            memoryview(fetched.records), end=place.end, last_epoch=place.last_epoch
-        )
-        has_appended = False
+        if takes_long(records):
+            return await self._disk.run(
+                check_run, records, end=place.end, last_epoch=place.last_epoch
+            )
+        return check_run(records, end=place.end, last_epoch=place.last_epoch)
+
+    def _append_run(self, mirror: Mirror, run: BatchRun) -> None:
+        log = mirror.log
+        before = log.log_end_offset
         try:
-            async for header, batch in Pace(self._turns).paced(batches):
-                if not mirror.is_asking:
-                    break
-                if header.leader_epoch >= log.leader_epoch:
-                    await self._lead_above(log, header.leader_epoch)
-                log.append_as_follower(ValidBatch(header, batch), now_ms=self._now_ms())
-                has_appended = True
-                mirror.copied_bytes += header.size_bytes
+            log.append_as_follower(run, now_ms=self._now_ms())
+            mirror.copied_bytes += len(run.view)
         finally:
-            if has_appended:
+            # A failed write leaves the batches in earlier segments.
+            if log.log_end_offset > before:
                 self._group_commit.appended(log)
 
     async def _lead_above(self, log: PartitionLog, epoch: Epoch) -> None:

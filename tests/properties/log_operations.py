@@ -18,7 +18,7 @@ from storage.files.errors import SwapRefused
 from storage.log.log import Appended
 from storage.state.producer_state import BATCHES_KEPT
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome
 from tests.harness.log_transactions import TransactionModel
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -162,7 +162,7 @@ class LogOperations(RuleBasedStateMachine):
     def append_as_follower(self, pairs: Pairs, gap: int) -> None:
         base = self.end + gap
         batch = batch_of(pairs, base_offset=base, leader_epoch=self.epoch)
-        appended = self.log.append_as_follower(valid(batch), now_ms=self.now_ms)
+        appended = self.log.append_as_follower(run_of(batch), now_ms=self.now_ms)
         assert appended == Appended(Offset(base), Offset(base + len(pairs)))
         for at, (key, value) in enumerate(pairs):
             self.records[base + at] = (1000 + at, key, value)

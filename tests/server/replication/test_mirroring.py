@@ -37,7 +37,7 @@ from storage.files.paths import topic_id_text
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.source_topic import SOURCE_ID, source_topic
@@ -147,8 +147,8 @@ async def test_gaps_of_a_compacted_source_stay_and_the_ends_agree(tmp_path: Path
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t", cleanup_policy="compact")
         log = source.log("t")
-        log.append_as_follower(valid(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
-        log.append_as_follower(valid(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
+        log.append_as_follower(run_of(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
+        log.append_as_follower(run_of(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
         log.advance_end(Offset(100))
         source.broker.group_commit.appended(log)
         await link(target, source)
@@ -198,7 +198,7 @@ async def test_a_mirror_leads_above_every_epoch_of_its_source(tmp_path: Path) ->
         log = source.log("t")
         for epoch, offset in ((3, 0), (90, 1)):
             batch = batch_of([(b"k", b"v")], base_offset=offset, leader_epoch=epoch)
-            log.append_as_follower(valid(batch), now_ms=0)
+            log.append_as_follower(run_of(batch), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
@@ -400,7 +400,7 @@ async def test_a_diverging_mirror_is_cut_and_continues(tmp_path: Path) -> None:
         ours, theirs = mirror_log(target), source.log("t")
         assert ours is not None
         other = batch_of([(b"k", b"lost")], base_offset=3, leader_epoch=theirs.leader_epoch)
-        ours.append_as_follower(valid(other), now_ms=0)
+        ours.append_as_follower(run_of(other), now_ms=0)
         target.broker.group_commit.appended(ours)
         await target.broker.group_commit.durable(ours, Offset(4))
         generation = ours.generation
@@ -503,7 +503,7 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
             base_sequence=0,
             is_transactional=True,
         )
-        log.append_as_follower(valid(begun), now_ms=0)
+        log.append_as_follower(run_of(begun), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
