@@ -42,9 +42,9 @@ def scan_run(records: Buffer, *, end_offset: Offset, last_epoch: Epoch, size_max
     """Check the batches that continue a log, up to the first that is not valid there.
 
     Valid: whole and valid as in `protocol.records.batch_scan`, at or above the end of the batch before
-    it, and of no lower epoch. Offsets may be missing, and batches may have no records. Batches that
-    end at or below the log's end are skipped at the start, unchecked. The buffer must not change
-    meanwhile. Releases the GIL.
+    it, and of no lower epoch, at most 2^30. Offsets may be missing, and batches may have no records.
+    Batches that end at or below the log's end are skipped at the start, unchecked. The buffer must not
+    change meanwhile. Releases the GIL.
 
     Args:
         end_offset, last_epoch: of the log.

@@ -17,6 +17,8 @@ from protocol.records.record_format cimport (
 cdef enum:
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
     FULL = BATCH_BAD_HEADER + 2
+    # No cluster has had so many leaders; later ones would soon leave no epoch to lead with.
+    EPOCH_MAX = 1 << 30
 
 
 cdef class RunScan:
@@ -65,7 +67,7 @@ cdef class RunScan:
         return (
             header.base_offset >= self.end_offset
             and header.last_offset < INT64_MAX
-            and header.leader_epoch >= self.last_epoch
+            and self.last_epoch <= header.leader_epoch <= EPOCH_MAX
         )
 
     cdef inline void take(self, const batch_header *header) noexcept nogil:

@@ -120,6 +120,9 @@ class MirrorWriter:
         log = mirror.log
         async with mirror.writing:
             await self._make_files(log)
+            if log.leader_epoch <= log.epochs.latest:
+                # Only if its files were restored into another directory, whose counter is behind.
+                await self._lead_above(log, log.epochs.latest)
             for each in log.producers.open_transactions():
                 state = log.producers.get(each.producer_id)
                 assert state is not None

@@ -49,7 +49,8 @@ def check_run(
     """Returns the first run of an answer, for a log that ends at `end` in `last_epoch`.
 
     Checks of each batch: magic, length, CRC, counts; its offsets are above those before it; its epoch is
-    not lower. Releases the GIL. A fault ends the run: what precedes it may be appended, the rest not.
+    not lower, and at most 2^30, so that this broker can lead above it. A fault ends the run: what
+    precedes it may be appended, the rest not. Releases the GIL.
     """
     scan = scan_run(records, end_offset=end, last_epoch=last_epoch, size_max=size_max)
     has_more = scan.stop is StopReason.FULL

@@ -87,7 +87,7 @@ class StartCounter:
         self.count = 0
 
     def raise_epoch(self, epoch: Epoch) -> None:
-        self.count = max(self.count, epoch)
+        self.count = max(self.count, epoch + 1)
 
 
 class MirrorWorld:

@@ -82,6 +82,7 @@ def test_runs_within_a_bound_make_up_the_whole_answer(count: int, size_max: int)
         pytest.param(batches((5, 1, 1)), 5, 2, 0, id="epoch_falls_below_the_logs"),
         pytest.param(batches((0, 2, 1), (1, 2, 1)), 0, -1, 1, id="offsets_overlap"),
         pytest.param(batches((0, 1, 3), (1, 1, 2)), 0, -1, 1, id="epoch_falls"),
+        pytest.param(batches((0, 1, 3), (1, 1, (1 << 30) + 1)), 0, -1, 1, id="epoch_too_large"),
     ],
 )
 def test_batch_that_does_not_continue_the_log_is_a_fault(
