@@ -20,7 +20,7 @@ from server.replication.state_table import Event, Guard
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import BatchRun, check_run, takes_long
-from storage.files.errors import StorageError
+from storage.files.errors import CutRefused, StorageError
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
@@ -73,10 +73,12 @@ class MirrorWriter:
             async with mirror.writing:
                 # No sync may run meanwhile: its result would cover bytes that are gone.
                 await self._group_commit.durable(log, log.log_end_offset)
-                if offset < log.log_start_offset:
-                    await self._disk.run(log.truncate_fully_and_start_at, offset)
-                else:
-                    await self._disk.run(log.truncate_to, offset)
+                await self._disk.run(log.truncate_to, offset, keeps_keys=True)
+        except CutRefused as error:
+            # A pass has swapped segments since the verdict: the next answer is judged by its end.
+            _log.warning("%s", error)
+            mirror.happened(Event.CUT)
+            return
         except StorageError as error:
             self._failed(mirror, error)
             return

@@ -172,6 +172,16 @@ class PartitionLog:
         return self._list.clean_offset
 
     @property
+    def cut_offset_min(self) -> Offset:
+        """The least offset at which a cut loses no key.
+
+        Below it, cleaning may have removed records because of later ones that such a cut would take
+        away. It is the clean offset, or, while a pass that has swapped segments is not finished, the
+        base of the active segment.
+        """
+        return self._commits.cut_offset_min
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """All segments in offset order; the last one is active. Callers must not change them."""
         return self._list.segments
@@ -603,19 +613,24 @@ class PartitionLog:
         with self._commits.commit_lock:
             return
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset, *, keeps_keys: bool = False) -> None:
         """Truncate the log so that no batch reaches `offset`. See `storage/log/truncate.py`.
 
         Runs on a worker thread, while nothing is appended and no sync is running (its result would cover
         bytes that are gone). A batch that spans `offset` goes as a whole, and the log then ends at its
         base offset.
 
+        Args:
+            keeps_keys: refuse a cut below `cut_offset_min`. A pass that is running may raise that until
+                this call has the log for itself.
+
         Raises:
             ValueError: `offset` is below the log start offset.
+            CutRefused: the cut would lose keys; nothing has changed.
             LogOffline: the log is out of service.
             StorageError: the disk failed; the log's directory is offline.
         """
-        self._commits.truncate_to(offset)
+        self._commits.truncate_to(offset, keeps_keys=keeps_keys)
         self._unsynced.truncated(self._offsets.end)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:

@@ -237,7 +237,7 @@ class MirrorWorld:
         It has not cleaned away anything because of a record that it lacks.
         """
         log = self.source.log
-        offset = max(log.clean_offset, log.log_end_offset - self.random.randrange(6))
+        offset = max(log.cut_offset_min, log.log_end_offset - self.random.randrange(6))
         log.truncate_to(Offset(offset))
         self.transactions.clear()
         self.elections += 1

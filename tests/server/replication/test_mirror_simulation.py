@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.wire.numbers import Epoch
-from server.replication.findings import Place
+from server.replication.divergence import Place
 from server.replication.state_table import FINAL, Guard, MirrorState
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
