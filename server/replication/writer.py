@@ -57,7 +57,7 @@ class MirrorWriter:
         try:
             async with mirror.writing:
                 await self._append_batches(mirror, fetched)
-                self._follow_end(mirror, fetched)
+                await self._follow_end(mirror, fetched)
                 await self._follow_start(mirror, fetched.answer.start)
         except CorruptBatch as error:
             mirror.answered(Verdict(guard=Guard.ERROR, reason=f"the source sent: {error}"))
@@ -103,7 +103,9 @@ class MirrorWriter:
         try:
             async with mirror.writing:
                 await self._make_files(log)
-                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+                # The epoch of the last record: the records behind the gap may have the same one.
+                epoch = max(log.epochs.latest, Epoch(0))
+                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
                 self._group_commit.appended(log)
                 await self._group_commit.durable(log, offset)
                 await self._follow_start(mirror, offset)
@@ -183,12 +185,16 @@ class MirrorWriter:
         await self._disk.run(directory.raise_epoch, epoch)
         log.lead_above(epoch)
 
-    def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
+    async def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
         """Move the end over records that the source has cleaned away behind its last batch."""
-        log, end = mirror.log, fetched.answer.high_watermark
-        is_empty = fetched.is_complete and not len(fetched.records)
-        if is_empty and mirror.is_asking and end > log.log_end_offset:
-            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+        log, epoch = mirror.log, fetched.gap_epoch
+        if epoch is None or not fetched.has_gap_from(log.log_end_offset):
+            return
+        if epoch >= log.leader_epoch:
+            await self._lead_above(log, epoch)
+        if mirror.is_asking:
+            end = fetched.answer.high_watermark
+            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=epoch)
             self._group_commit.appended(log)
 
     async def _follow_start(self, mirror: Mirror, start: Offset) -> None:
@@ -202,8 +208,3 @@ class MirrorWriter:
     def _failed(self, mirror: Mirror, error: StorageError) -> None:
         _log.error("%s: cannot be mirrored: %s", mirror.log.topic_partition, error)
         mirror.happened(Event.DISK_FAILED, str(error))
-
-
-def _epoch_of_gap(log: PartitionLog) -> Epoch:
-    """Returns the epoch for a gap at the end: that of the last record, so that the source knows it."""
-    return max(log.epochs.latest, Epoch(0))

@@ -27,6 +27,7 @@ from server.replication.writer import MirrorWriter
 from server.runtime.turns import Turns
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
+from storage.state.leader_epochs import EpochEnd
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.log_transactions import committed_offsets
 from tests.harness.memory_fs import Loss
@@ -111,6 +112,8 @@ class MirrorWorld:
         self.elections = 0
         self.stops: set[Guard] = set()
         """Why the mirror has failed now and then."""
+        self.known_epoch: Epoch | None = None
+        """The source's leader epoch as the link knows it; None if it knows the true one."""
 
     @property
     def now_ms(self) -> int:
@@ -257,7 +260,7 @@ class MirrorWorld:
         fetched = self._lost() if is_lost else self._answer(mirror)
         if self.random.random() < 0.2:
             self._write()
-        await self.copier.take(mirror, fetched)
+        await self.copier.take(mirror, fetched, self._source_epoch_end)
         if self.random.random() < 0.5:
             self.slot_ms = mirror.tombstones.safe_ms
 
@@ -284,6 +287,13 @@ class MirrorWorld:
         if verdict.guard in FINAL:
             self.stops.add(verdict.guard)
         return verdict
+
+    def source_epoch(self, mirror: Mirror) -> Epoch:
+        """Returns the source's leader epoch as the link knows it."""
+        return self.source.log.leader_epoch if self.known_epoch is None else self.known_epoch
+
+    async def _source_epoch_end(self, epoch: Epoch) -> EpochEnd:
+        return self.source.log.reader.end_offset_for_epoch(epoch)
 
     def _lost(self) -> Fetched:
         return Fetched(answer=SourceAnswer(error="no answer"), records=b"", is_complete=False)

@@ -67,7 +67,7 @@ def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
 def gaps_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take an answer that was empty for want of room for a gap."""
 
-    def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
+    async def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
         log, end = mirror.log, fetched.answer.high_watermark  # type: ignore[attr-defined]
         if not len(fetched.records) and end > log.log_end_offset:  # type: ignore[attr-defined]
             log.advance_end(end, leader_epoch=Epoch(max(log.epochs.latest, 0)))
