@@ -43,8 +43,8 @@ def scan_run(records: Buffer, *, end_offset: Offset, last_epoch: Epoch, size_max
 
     Valid: whole and valid as in `protocol.records.batch_scan`, at or above the end of the batch before
     it, and of no lower epoch, at most 2^30. Offsets may be missing, and batches may have no records.
-    Batches that end at or below the log's end are skipped at the start, unchecked. The buffer must not
-    change meanwhile. Releases the GIL.
+    Batches that end at or below the log's end are skipped at the start. The buffer must not change
+    meanwhile. Releases the GIL.
 
     Args:
         end_offset, last_epoch: of the log.

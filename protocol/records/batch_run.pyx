@@ -41,15 +41,15 @@ cdef class RunScan:
             status = read_batch_header(at, start + size, &header)
             # The header counts as contradictory only if its CRC is right; otherwise it is damaged.
             if status == BATCH_OK or status == BATCH_BAD_HEADER:
-                if status == BATCH_OK and header.last_offset < self.end_offset and self.is_empty():
-                    # A batch is sent whole, and the log may have these ones.
-                    self.end_position += header.size
-                    self.start_position = self.end_position
-                    continue
                 if batch_crc(at, header.size) != header.crc:
                     status = BATCH_BAD_CRC
             if status != BATCH_OK:
                 return status
+            if header.last_offset < self.end_offset and self.is_empty():
+                # A batch is sent whole, and the log may have the first ones.
+                self.end_position += header.size
+                self.start_position = self.end_position
+                continue
             if not self.follows(&header):
                 return OUT_OF_ORDER
             if not self.is_empty() and self.size_with(&header) > size_max:

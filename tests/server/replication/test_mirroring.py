@@ -33,7 +33,8 @@ from server.replication.slots import safe_ms_of
 from server.replication.source_topics import find_topics
 from server.topics.making import TopicMaking
 from server.topics.topic import Topic, TopicRefused
-from storage.files.paths import topic_id_text
+from storage.batches.batch_run import RUN_BYTES_MAX
+from storage.files.paths import START_COUNTER, topic_id_text
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
@@ -727,3 +728,33 @@ def committed(log: PartitionLog) -> tuple[int, list[tuple[int, int]]]:
     for region in read.regions:
         region.release()
     return log.last_stable_offset, list(read.aborted)
+
+
+async def test_a_batch_larger_than_a_run_is_copied(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", max_message_bytes=str(4 << 20))
+        for size in (10, 2 * RUN_BYTES_MAX, 20):
+            await source.produce("t", batch_of([(b"k", bytes(size))]))
+        await link(target, source)
+        records = await until_equal(source, target)
+        assert [len(each.value or b"") for each in records] == [10, 2 * RUN_BYTES_MAX, 20]
+
+
+async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_them(
+    tmp_path: Path,
+) -> None:
+    """An operator has restored a topic's directory, but not the counter beside it."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        ours = target.log("t")
+        later = batch_of([(b"k", b"later")], base_offset=1, leader_epoch=70)
+        ours.append_as_follower(run_of(later), now_ms=0)
+        target.broker.group_commit.appended(ours)
+        await target.broker.replication.promote("t", is_forced=True)
+        assert ours.leader_epoch == 71
+        (directory,) = target.broker.directories
+        counter = Path(directory.path) / START_COUNTER
+        assert int(counter.read_text()) == 71
