@@ -129,7 +129,7 @@ class MirrorWorld:
         async def make_files(_: PartitionLog) -> None:
             """They are made."""
 
-        writer = MirrorWriter(
+        self.writer = MirrorWriter(
             commit,
             make_files,
             [directory],
@@ -137,7 +137,7 @@ class MirrorWorld:
             turns=Turns(),
             now_ms=lambda: self.now_ms,
         )
-        self.copier = SourceCopier("", Access(), lambda: (), self, writer, NO_BOUNDS)
+        self.copier = SourceCopier("", Access(), lambda: (), self, self.writer, NO_BOUNDS)
         return mirror
 
     # ---------------------------------------------------------------- steps
