@@ -12,6 +12,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
 MODULES = (
+    "protocol.records.batch_run",
     "protocol.records.batch_scan",
     "protocol.records.batch_tally",
     "protocol.records.offset_commits",

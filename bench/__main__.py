@@ -30,6 +30,7 @@ from bench.cleaner.verified import verification_figures
 from bench.cleaner.workers import workers_figures
 from bench.clients.authorization import authorization_figures
 from bench.clients.compressed import compressed_figures
+from bench.clients.follower_append import follower_append_figures
 from bench.clients.group_commit import group_commit_figures
 from bench.clients.groups import group_figures
 from bench.clients.idle_connections import idle_connection_figures
@@ -79,6 +80,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "mirrors": mirror_figures,
+    "follower_append": follower_append_figures,
     "aborted": aborted_figures,
     "authorization": authorization_figures,
     "topics": topic_figures,

@@ -48,7 +48,7 @@ from replog.entry import SnapshotId
 from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.state_loading import LoadedCheckpoint, LoadReport
-from storage.batches.validate import ValidBatch
+from storage.batches.batch_run import run_of_one
 from storage.files.errors import DamagedFile, MissingFile, SegmentRemoved, StorageError
 from storage.files.files import Buffer, FileSystem, unlink_if_there
 from storage.files.paths import INSTALL, checkpoint_path
@@ -206,7 +206,7 @@ class PartitionCopy:
         elif header.record_count != header.next_offset - header.base_offset:
             self._want_after_gap(header.next_offset)
         else:
-            self._log.append_as_follower(ValidBatch(header, batch), now_ms=self._now_ms())
+            self._log.append_as_follower(run_of_one(header, batch), now_ms=self._now_ms())
 
     def leader_starts_at(self, offset: Offset) -> None:
         """Compare the start of the leader's log with that of the log whose records make up the state.

@@ -32,7 +32,10 @@ class StopReason(IntEnum):
     BAD_HEADER = 5
     """The CRC is right but the header contradicts itself: its writer had a bug."""
     OUT_OF_ORDER = 6
-    """Its offsets cannot follow those before it; only `protocol.records.batch_tally` checks that."""
+    """Its offsets, or its leader epoch, cannot follow those before it; `batch_tally` and `batch_run`
+    check that."""
+    FULL = 7
+    """The segment, or the run, has no space for it; only for tallies and runs with bounds."""
 
 class ScannedBatch:
     """The header of a valid batch; the names are those of `BatchHeader`."""

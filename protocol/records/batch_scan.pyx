@@ -52,6 +52,7 @@ class StopReason(IntEnum):
     BAD_CRC = BATCH_BAD_CRC
     BAD_HEADER = BATCH_BAD_HEADER
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
+    FULL = BATCH_BAD_HEADER + 2
 
 
 cdef class ScannedBatch:

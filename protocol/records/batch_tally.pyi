@@ -46,6 +46,12 @@ class BatchTally:
         bytes_since_entry: int = 0,
         last_entry_timestamp: int | None = None,
         producers_from: int = 0,
+        size_max: int = ...,
+        index_bytes_max: int = ...,
+        offset_entries: int = 0,
+        time_entries: int = 0,
+        checks_crc: bool = True,
+        keeps_commits: bool = False,
     ) -> None:
         """Begin at the start of a segment, or where earlier sums (all but the first two) ended.
 
@@ -54,6 +60,12 @@ class BatchTally:
             index_interval_bytes: a batch gets an index entry if it begins more than this after the
                 batch of the last entry.
             producers_from: only batches from this offset on count for producers; 2^63 - 1: none.
+            size_max, index_bytes_max: bounds of a segment that is appended to. A batch that must go into
+                a new segment, as `storage/log/roll.py` decides it, stops `feed` with FULL. Without
+                `size_max` there are no bounds.
+            offset_entries, time_entries: the segment's index entries so far, for `index_bytes_max`.
+            checks_crc: False if the batches have been checked before.
+            keeps_commits: whether `ended` has commits besides aborts.
         """
 
     def feed(self, chunk: Buffer) -> StopReason:
@@ -99,9 +111,19 @@ class BatchTally:
     def epochs(self) -> list[tuple[Epoch, Offset]]:
         """Each leader epoch that is larger than all before it, with its start offset."""
 
+    @property
+    def has_producers(self) -> bool:
+        """Whether a batch has a producer id and counts for producers."""
+
     def last_batches(self) -> list[ProducerBatch]:
         """Returns the last five data batches of each producer in log order, together with the
         markers that raised its epoch.
+        """
+
+    @property
+    def ended(self) -> list[tuple[ProducerId, Offset, Offset, bool, bool]]:
+        """The rows of `aborted`, and with `keeps_commits` those of all other control batches that may
+        end a transaction, each with whether it is an ABORT.
         """
 
     @property

@@ -43,6 +43,9 @@ from protocol.records.record_format cimport (
 cdef enum:
     BATCHES_KEPT = 5
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
+    FULL = BATCH_BAD_HEADER + 2
+    OFFSET_ENTRY_BYTES = 8
+    TIME_ENTRY_BYTES = 12
     # A marker, as `protocol/records/control_record.py` draws it.
     MARKER_KEY_SIZE = 4
     MARKER_VALUE_SIZE = 6
@@ -63,12 +66,13 @@ cdef struct kept_batch:
     bint is_marker
 
 
-cdef struct aborted_range:
+cdef struct ended_range:
     int64_t producer_id
     int64_t first_offset
     int64_t marker_offset
     # No marker of the producer precedes it: the transaction may have begun before these batches.
     bint is_first
+    bint is_abort
 
 
 # A producer with its last batches: number n is at index n % BATCHES_KEPT.
@@ -115,11 +119,18 @@ cdef class BatchTally:
         int64_t offset_of_max_timestamp
         int64_t bytes_since_entry
         list epochs
-        list aborted
+        list ended
     cdef:
         int64_t base_offset
         int64_t index_interval_bytes
         int64_t producers_from
+        # Bounds of a segment that is appended to; `size_max` is INT64_MAX without them.
+        int64_t size_max
+        int64_t index_bytes_max
+        int64_t offset_entries
+        int64_t all_time_entries
+        bint checks_crc
+        bint keeps_commits
         int64_t time_indexed
         bint has_time_entry
         int64_t latest_epoch
@@ -130,11 +141,11 @@ cdef class BatchTally:
         int64_t *entry_times
         int32_t *entry_time_offsets
         epoch_start *epoch_starts
-        aborted_range *aborted_ranges
+        ended_range *ended_ranges
         size_t entries
         size_t time_entries
         size_t epoch_count
-        size_t aborted_count
+        size_t ended_count
         # Results of earlier chunks.
         bytearray offsets
         bytearray positions
@@ -152,7 +163,7 @@ cdef class BatchTally:
         self.entry_offsets = self.entry_positions = self.entry_time_offsets = NULL
         self.entry_times = NULL
         self.epoch_starts = NULL
-        self.aborted_ranges = NULL
+        self.ended_ranges = NULL
         self.producers = NULL
         self.table = NULL
 
@@ -162,7 +173,7 @@ cdef class BatchTally:
         free(self.entry_times)
         free(self.entry_time_offsets)
         free(self.epoch_starts)
-        free(self.aborted_ranges)
+        free(self.ended_ranges)
         free(self.producers)
         free(self.table)
 
@@ -179,10 +190,22 @@ cdef class BatchTally:
         int64_t bytes_since_entry=0,
         last_entry_timestamp=None,
         int64_t producers_from=0,
+        int64_t size_max=INT64_MAX,
+        int64_t index_bytes_max=INT64_MAX,
+        int64_t offset_entries=0,
+        int64_t time_entries=0,
+        bint checks_crc=True,
+        bint keeps_commits=False,
     ):
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.producers_from = producers_from
+        self.size_max = size_max
+        self.index_bytes_max = index_bytes_max
+        self.offset_entries = offset_entries
+        self.all_time_entries = time_entries
+        self.checks_crc = checks_crc
+        self.keeps_commits = keeps_commits
         self.position = position
         self.end_offset = base_offset if end_offset is None else end_offset
         self.record_count = record_count
@@ -193,7 +216,7 @@ cdef class BatchTally:
         self.time_indexed = last_entry_timestamp if self.has_time_entry else 0
         self.latest_epoch = INT64_MIN
         self.epochs = []
-        self.aborted = []
+        self.ended = []
         self.offsets, self.positions = bytearray(), bytearray()
         self.times, self.time_offsets = bytearray(), bytearray()
         # Strings hash differently in each process, so no client can choose ids that collide.
@@ -212,6 +235,14 @@ cdef class BatchTally:
             status = self.walk(start, start + size, &stopped)
         self.collect()
         return StopReason(status)
+
+    @property
+    def has_producers(self):
+        return self.producers_count > 0
+
+    @property
+    def aborted(self):
+        return [each[:4] for each in self.ended if each[4]]
 
     @property
     def index_entries(self):
@@ -265,10 +296,12 @@ cdef class BatchTally:
             status = read_batch_header(at, end, &header)
             # The header counts as contradictory only if its CRC is right; otherwise it is damaged.
             if status == BATCH_OK or status == BATCH_BAD_HEADER:
-                if batch_crc(at, header.size) != header.crc:
+                if self.checks_crc and batch_crc(at, header.size) != header.crc:
                     status = BATCH_BAD_CRC
             if status == BATCH_OK and not self.follows(&header):
                 status = OUT_OF_ORDER
+            if status == BATCH_OK and self.is_full(&header):
+                status = FULL
             if status != BATCH_OK:
                 break
             self.take(&header, at)
@@ -281,7 +314,19 @@ cdef class BatchTally:
         return (
             header.base_offset >= self.end_offset
             and header.last_offset < INT64_MAX
-            and header.last_offset - self.base_offset <= INT32_MAX
+            and (self.size_max < INT64_MAX or header.last_offset - self.base_offset <= INT32_MAX)
+        )
+
+    cdef inline bint is_full(self, const batch_header *header) noexcept nogil:
+        """Returns whether a batch must go into a new segment, as `storage/log/roll.py` decides it."""
+        if self.size_max == INT64_MAX:
+            return False
+        if header.last_offset - self.base_offset > INT32_MAX:
+            return True
+        return self.position > 0 and (
+            self.position + header.size > self.size_max
+            or self.offset_entries * OFFSET_ENTRY_BYTES >= self.index_bytes_max
+            or self.all_time_entries * TIME_ENTRY_BYTES >= self.index_bytes_max
         )
 
     cdef inline void take(self, const batch_header *header, const uint8_t *batch) noexcept nogil:
@@ -311,6 +356,7 @@ cdef class BatchTally:
         self.entry_offsets[self.entries] = <int32_t> (header.last_offset - self.base_offset)
         self.entry_positions[self.entries] = <int32_t> self.position
         self.entries += 1
+        self.offset_entries += 1
         if self.has_time_entry and self.max_timestamp <= self.time_indexed:
             return
         self.entry_times[self.time_entries] = self.time_indexed = self.max_timestamp
@@ -319,6 +365,7 @@ cdef class BatchTally:
         )
         self.has_time_entry = True
         self.time_entries += 1
+        self.all_time_entries += 1
 
     cdef inline void keep_batch(self, const batch_header *header) noexcept nogil:
         cdef producer_tail *producer = self.find_producer(header.producer_id)
@@ -347,9 +394,9 @@ cdef class BatchTally:
     ) noexcept nogil:
         """Process a marker. One without a record is an empty batch that the cleaner left of a marker."""
         cdef producer_tail *producer = self.find_producer(header.producer_id)
-        cdef aborted_range *found
+        cdef ended_range *found
         cdef record_view record
-        cdef int16_t kind
+        cdef int16_t kind = MARKER_COMMIT
         cdef const uint8_t *at = batch + BATCH_HEADER_SIZE
         # Without a batch here, an earlier transaction may be open, unless a marker has ended it.
         cdef bint may_be_open = producer.open_since >= 0 or not producer.has_marker
@@ -361,17 +408,18 @@ cdef class BatchTally:
             and record.value_size >= MARKER_VALUE_SIZE
         ):
             kind = load_int16(record.key + 2)
-            if kind == MARKER_ABORT and may_be_open:
-                found = &self.aborted_ranges[self.aborted_count]
-                found.producer_id = header.producer_id
-                found.first_offset = producer.open_since
-                found.marker_offset = header.last_offset
-                found.is_first = not producer.has_marker
-                self.aborted_count += 1
             if kind == MARKER_ABORT or kind == MARKER_COMMIT:
                 producer.coordinator_epoch = max(
                     producer.coordinator_epoch, load_int32(record.value + 2)
                 )
+        if may_be_open and (kind == MARKER_ABORT or self.keeps_commits):
+            found = &self.ended_ranges[self.ended_count]
+            found.producer_id = header.producer_id
+            found.first_offset = producer.open_since
+            found.marker_offset = header.last_offset
+            found.is_first = not producer.has_marker
+            found.is_abort = kind == MARKER_ABORT
+            self.ended_count += 1
         producer.open_since, producer.has_marker = -1, True
 
     cdef inline producer_tail *find_producer(self, int64_t producer_id) noexcept nogil:
@@ -410,16 +458,17 @@ cdef class BatchTally:
             self.epochs.append(
                 (self.epoch_starts[number].epoch, self.epoch_starts[number].start_offset)
             )
-        for number in range(self.aborted_count):
-            self.aborted.append(
+        for number in range(self.ended_count):
+            self.ended.append(
                 (
-                    self.aborted_ranges[number].producer_id,
-                    self.aborted_ranges[number].first_offset,
-                    self.aborted_ranges[number].marker_offset,
-                    self.aborted_ranges[number].is_first,
+                    self.ended_ranges[number].producer_id,
+                    self.ended_ranges[number].first_offset,
+                    self.ended_ranges[number].marker_offset,
+                    self.ended_ranges[number].is_first,
+                    self.ended_ranges[number].is_abort,
                 )
             )
-        self.entries = self.time_entries = self.epoch_count = self.aborted_count = 0
+        self.entries = self.time_entries = self.epoch_count = self.ended_count = 0
         return 0
 
     cdef int make_room(self, size_t batches) except -1:
@@ -434,8 +483,8 @@ cdef class BatchTally:
             self.epoch_starts = <epoch_start *> grown(
                 self.epoch_starts, batches, sizeof(epoch_start)
             )
-            self.aborted_ranges = <aborted_range *> grown(
-                self.aborted_ranges, batches, sizeof(aborted_range)
+            self.ended_ranges = <ended_range *> grown(
+                self.ended_ranges, batches, sizeof(ended_range)
             )
             self.room = batches
         if self.producers_from != INT64_MAX:

@@ -15,16 +15,19 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch
+from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
+from server.replication.gap_epoch import AskEpochEnd, epoch_of_gap
 from server.replication.mirror import Mirror
 from server.replication.requests import (
     EARLIEST,
@@ -32,15 +35,18 @@ from server.replication.requests import (
     Asked,
     FetchBounds,
     Fetched,
+    epoch_answer,
+    epoch_request,
     fetch_answers,
     fetch_request,
     offsets_answer,
     offsets_request,
 )
-from server.replication.runs import first_gap
 from server.replication.state_table import Action, Guard
 from server.replication.writer import MirrorWriter
+from storage.batches.batch_run import check_run
 from storage.formats.topic_partition import TopicPartition
+from storage.state.leader_epochs import EpochEnd
 from storage.threads import loop_thread
 
 _log = logging.getLogger("server.replication")
@@ -61,6 +67,9 @@ class Judge(Protocol):
 
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means."""
+
+    def source_epoch(self, mirror: Mirror) -> Epoch:
+        """Returns the epoch in which the source's broker leads; -1 if it is not known."""
 
 
 @loop_thread
@@ -133,7 +142,8 @@ class SourceCopier:
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
         for partition, fetched in answers.items():
-            await self.take(mirrors[partition], fetched)
+            ask = partial(_source_epoch_end, client, partition)
+            await self.take(mirrors[partition], fetched, ask)
         if response.throttle_time_ms:
             await asyncio.sleep(response.throttle_time_ms / 1000)
 
@@ -188,14 +198,13 @@ class SourceCopier:
             for partition in outside
         }
 
-    async def take(self, mirror: Mirror, fetched: Fetched) -> None:
-        """Do what an answer about one partition asks for."""
+    async def take(self, mirror: Mirror, fetched: Fetched, ask: AskEpochEnd) -> None:
+        """Do what an answer about one partition asks for; `ask` asks the source where an epoch ends."""
         if not mirror.is_asking:
             return  # It was paused or promoted meanwhile.
         answer = fetched.answer
         if len(fetched.records) and not self._judge.may_have_gaps():
-            gap = first_gap(memoryview(fetched.records), end=mirror.log.log_end_offset)
-            answer = replace(answer, first_gap=gap)
+            answer = replace(answer, first_gap=_first_gap(mirror, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
         before = mirror.state
         action = mirror.answered(verdict)
@@ -210,8 +219,33 @@ class SourceCopier:
             if len(fetched.records):
                 self._turn += 1
                 mirror.turn, mirror.asks_epoch = self._turn, True
+            elif fetched.has_gap_from(mirror.log.log_end_offset):
+                epoch = await self._epoch_of_gap(mirror, answer.high_watermark, ask)
+                fetched = replace(fetched, gap_epoch=epoch)
             await self._writer.append(mirror, fetched)
         elif action is Action.CUT:
             await self._writer.cut(mirror, verdict)
         elif action is Action.SKIP:
             await self._writer.skip(mirror, verdict)
+
+    async def _epoch_of_gap(self, mirror: Mirror, end: Offset, ask: AskEpochEnd) -> Epoch | None:
+        return await epoch_of_gap(
+            ask,
+            last_epoch=mirror.place.last_epoch,
+            leader_epoch=self._judge.source_epoch(mirror),
+            end=end,
+        )
+
+
+async def _source_epoch_end(
+    client: BrokerClient, partition: TopicPartition, epoch: Epoch
+) -> EpochEnd:
+    request = epoch_request(partition, epoch)
+    return epoch_answer(await client.call(request, OffsetForLeaderEpochResponse))
+
+
+def _first_gap(mirror: Mirror, records: memoryview) -> Offset | None:
+    """Returns the first offset from the mirror's end on that an answer skips; None if it skips none."""
+    place, size = mirror.place, len(records)
+    run = check_run(records, end=place.end, last_epoch=place.last_epoch, size_max=size)
+    return run.first_gap

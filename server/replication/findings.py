@@ -9,38 +9,22 @@ side.
             above mirror's end   -> records are gone, or the mirror follows the start
                      below mirror's end -> the source has lost records
 
-Source: Apache Kafka, AbstractFetcherThread.java (truncation by epochs); founding document 002.
+Source: founding document 002.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset
+from protocol.wire.numbers import Offset
+from server.replication.divergence import Place, Remedy, remedy_for
 from server.replication.state_table import Guard
-from storage.state.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
+from storage.state.leader_epochs import EpochEnd
 
 UNKNOWN = Offset(-1)
 ADVICE = "promote the mirror to keep it; to copy once more, delete it then and resume its link"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a mirror's log ends, and what of it may no longer be cut."""
-
-    end: Offset
-    epochs: Sequence[EpochStart]
-    """The epochs of its records with their first offsets."""
-    clean_offset: Offset
-    """Below it the mirror's own cleaner has removed records: a cut there would lose keys."""
-
-    @property
-    def last_epoch(self) -> Epoch:
-        """The epoch of its last record; -1 if it has none."""
-        return self.epochs[-1][0] if self.epochs else Epoch(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,30 +131,21 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
 
 def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Verdict:
     epoch, end = diverging
-    offset = common_end(place, Epoch(epoch), Offset(end))
     if high_watermark <= end < place.end:
         return _lost(high_watermark, place.end)
+    remedy, offset = remedy_for(diverging, place)
+    if remedy is Remedy.NOTHING:
+        return FITS
     where = (
         f"the logs diverge at offset {offset}, after epoch {epoch}; this one ends at {place.end}"
     )
-    if offset < place.clean_offset:
+    if remedy is Remedy.RESYNC:
+        cleaned = place.cut_offset_min
         return _final(
             Guard.DIVERGES_IN_CLEAN,
-            f"{where} and is compacted up to {place.clean_offset}, so a cut would lose keys: {ADVICE}",
+            f"{where} and is compacted up to {cleaned}, so a cut would lose keys: {ADVICE}",
         )
     return Verdict(guard=Guard.DIVERGES, reason=where, offset=offset)
-
-
-def common_end(place: Place, epoch: Epoch, end: Offset) -> Offset:
-    """Returns up to where both logs may be equal, if the source's largest epoch up to ours is `epoch`,
-    which ends at `end`.
-
-    The next fetch asks again, so the offset may be above the last one in common, never below.
-    """
-    if epoch < 0:
-        return Offset(0)
-    _, ours = LeaderEpochs(list(place.epochs)).end_offset(epoch, place.end)
-    return Offset(min(end, ours)) if ours >= 0 else end
 
 
 def _lost(high_watermark: Offset, end: Offset) -> Verdict:

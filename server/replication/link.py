@@ -20,6 +20,7 @@ from functools import partial
 
 from metrics.facts import LinkFacts
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
@@ -318,6 +319,12 @@ class Link:
         """Returns the id of the source's topic; None if it is gone."""
         found = self._found.topics.get(mirror.log.topic_partition.topic)
         return None if found is None else found.facts.topic_id
+
+    def source_epoch(self, mirror: Mirror) -> Epoch:
+        """Returns the epoch in which the source's broker leads; -1 if it is not known."""
+        partition = mirror.log.topic_partition
+        found = self._found.topics.get(partition.topic)
+        return Epoch(-1 if found is None else found.leader_epochs.get(partition.partition, -1))
 
     def may_have_gaps(self) -> bool:
         """Returns whether this cluster can hold a log with gaps."""

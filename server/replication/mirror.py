@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 
 from protocol.wire.numbers import Offset
 from server.client.pauses import MIRROR, Pauses
-from server.replication.findings import UNKNOWN, Place, SourceAnswer, Verdict
+from server.replication.divergence import Place
+from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
 from server.replication.state_table import (
     MIRROR_STATES,
     Action,
@@ -136,7 +137,7 @@ class Mirror:
         return Place(
             end=self.log.log_end_offset,
             epochs=self.log.epochs.entries,
-            clean_offset=self.log.clean_offset,
+            cut_offset_min=self.log.cut_offset_min,
         )
 
     @property

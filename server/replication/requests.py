@@ -28,11 +28,18 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.replication.findings import UNKNOWN, SourceAnswer
 from storage.files.files import Buffer
 from storage.formats.topic_partition import TopicPartition
+from storage.state.leader_epochs import UNKNOWN_END, EpochEnd
 
 EARLIEST, LATEST = -2, -1
 """The timestamps of ListOffsets for a log's start and its high watermark."""
@@ -60,6 +67,14 @@ class Fetched:
     is_complete: bool
     """Whether the source had room in its answer for more of this partition. Only then no records up to
     the high watermark means that there are none."""
+    gap_epoch: Epoch | None = None
+    """The source's epoch just before its high watermark, if no records are left up to there
+    (`gap_epoch.py`)."""
+
+    def has_gap_from(self, end: Offset) -> bool:
+        """Returns whether the source has no record from `end` up to its high watermark."""
+        is_empty = self.is_complete and not len(self.records) and not self.answer.error_code
+        return is_empty and self.answer.high_watermark > end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +145,19 @@ def _fetched(data: PartitionData, *, is_complete: bool) -> Fetched:
     records = data.records if data.records is not None else b""
     assert isinstance(records, bytes | bytearray | memoryview)
     return Fetched(answer=answer, records=records, is_complete=is_complete)
+
+
+def epoch_request(partition: TopicPartition, epoch: Epoch) -> OffsetForLeaderEpochRequest:
+    """Returns the request for where the largest epoch up to this one ends."""
+    asked = OffsetForLeaderPartition(partition=partition.partition, leader_epoch=epoch)
+    topic = OffsetForLeaderTopic(topic=partition.topic, partitions=(asked,))
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=(topic,))
+
+
+def epoch_answer(response: OffsetForLeaderEpochResponse) -> EpochEnd:
+    """Returns the epoch and its end; (-1, -1) if the source does not know it or refuses."""
+    found = [each for topic in response.topics for each in topic.partitions if not each.error_code]
+    return (Epoch(found[0].leader_epoch), Offset(found[0].end_offset)) if found else UNKNOWN_END
 
 
 def offsets_request(partitions: Iterable[TopicPartition], timestamp: int) -> ListOffsetsRequest:

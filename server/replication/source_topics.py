@@ -70,6 +70,8 @@ class FoundTopic:
     """The properties that its mirror gets."""
     leaders: Mapping[int, str]
     """The address of each partition's leader, of those that have one."""
+    leader_epochs: Mapping[int, int]
+    """The epoch in which each leads; -1 if the source does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,7 @@ def _found(
             for each in topic.partitions
             if each.leader_id in addresses
         },
+        leader_epochs={each.partition_index: each.leader_epoch for each in topic.partitions},
     )
 
 

@@ -10,18 +10,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import CorruptBatch, UnsupportedMagic
+from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Epoch, Offset
 from server.durability.group_commit import GroupCommit
 from server.replication.findings import Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import Fetched
-from server.replication.runs import whole_batches
 from server.replication.state_table import Event, Guard
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
-from storage.batches.validate import ValidBatch
-from storage.files.errors import StorageError
+from storage.batches.batch_run import BatchRun, check_run, takes_long
+from storage.files.errors import CutRefused, StorageError
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
@@ -58,9 +57,9 @@ class MirrorWriter:
         try:
             async with mirror.writing:
                 await self._append_batches(mirror, fetched)
-                self._follow_end(mirror, fetched)
+                await self._follow_end(mirror, fetched)
                 await self._follow_start(mirror, fetched.answer.start)
-        except (CorruptBatch, UnsupportedMagic) as error:
+        except CorruptBatch as error:
             mirror.answered(Verdict(guard=Guard.ERROR, reason=f"the source sent: {error}"))
         except StorageError as error:
             self._failed(mirror, error)
@@ -74,10 +73,12 @@ class MirrorWriter:
             async with mirror.writing:
                 # No sync may run meanwhile: its result would cover bytes that are gone.
                 await self._group_commit.durable(log, log.log_end_offset)
-                if offset < log.log_start_offset:
-                    await self._disk.run(log.truncate_fully_and_start_at, offset)
-                else:
-                    await self._disk.run(log.truncate_to, offset)
+                await self._disk.run(log.truncate_to, offset, keeps_keys=True)
+        except CutRefused as error:
+            # A pass has swapped segments since the verdict: the next answer is judged by its end.
+            _log.warning("%s", error)
+            mirror.happened(Event.CUT)
+            return
         except StorageError as error:
             self._failed(mirror, error)
             return
@@ -102,7 +103,9 @@ class MirrorWriter:
         try:
             async with mirror.writing:
                 await self._make_files(log)
-                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+                # The epoch of the last record: the records behind the gap may have the same one.
+                epoch = max(log.epochs.latest, Epoch(0))
+                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
                 self._group_commit.appended(log)
                 await self._group_commit.durable(log, offset)
                 await self._follow_start(mirror, offset)
@@ -121,6 +124,9 @@ class MirrorWriter:
         log = mirror.log
         async with mirror.writing:
             await self._make_files(log)
+            if log.leader_epoch <= log.epochs.latest:
+                # Only if its files were restored into another directory, whose counter is behind.
+                await self._lead_above(log, log.epochs.latest)
             for each in log.producers.open_transactions():
                 state = log.producers.get(each.producer_id)
                 assert state is not None
@@ -140,22 +146,37 @@ class MirrorWriter:
         if not len(fetched.records):
             return
         await self._make_files(log)
+        rest, pace = memoryview(fetched.records), Pace(self._turns)
+        while len(rest) and mirror.is_asking:
+            run = await self._checked(rest, mirror)
+            if run.last_epoch >= log.leader_epoch:
+                await self._lead_above(log, run.last_epoch)
+            if len(run.view) and mirror.is_asking:
+                self._append_run(mirror, run)
+            if run.fault:
+                raise CorruptBatch(run.fault)
+            rest = run.rest
+            if pace.is_over:
+                await pace.rest()
+
+    async def _checked(self, records: memoryview, mirror: Mirror) -> BatchRun:
+        """Returns the first run of an answer; a very large batch is checked in a thread."""
         place = mirror.place
-        batches = whole_batches(
-            memoryview(fetched.records), end=place.end, last_epoch=place.last_epoch
-        )
-        has_appended = False
+        if takes_long(records):
+            return await self._disk.run(
+                check_run, records, end=place.end, last_epoch=place.last_epoch
+            )
+        return check_run(records, end=place.end, last_epoch=place.last_epoch)
+
+    def _append_run(self, mirror: Mirror, run: BatchRun) -> None:
+        log = mirror.log
+        before = log.log_end_offset
         try:
-            async for header, batch in Pace(self._turns).paced(batches):
-                if not mirror.is_asking:
-                    break
-                if header.leader_epoch >= log.leader_epoch:
-                    await self._lead_above(log, header.leader_epoch)
-                log.append_as_follower(ValidBatch(header, batch), now_ms=self._now_ms())
-                has_appended = True
-                mirror.copied_bytes += header.size_bytes
+            log.append_as_follower(run, now_ms=self._now_ms())
+            mirror.copied_bytes += len(run.view)
         finally:
-            if has_appended:
+            # A failed write leaves the batches in earlier segments.
+            if log.log_end_offset > before:
                 self._group_commit.appended(log)
 
     async def _lead_above(self, log: PartitionLog, epoch: Epoch) -> None:
@@ -164,12 +185,16 @@ class MirrorWriter:
         await self._disk.run(directory.raise_epoch, epoch)
         log.lead_above(epoch)
 
-    def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
+    async def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
         """Move the end over records that the source has cleaned away behind its last batch."""
-        log, end = mirror.log, fetched.answer.high_watermark
-        is_empty = fetched.is_complete and not len(fetched.records)
-        if is_empty and mirror.is_asking and end > log.log_end_offset:
-            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=_epoch_of_gap(log))
+        log, epoch = mirror.log, fetched.gap_epoch
+        if epoch is None or not fetched.has_gap_from(log.log_end_offset):
+            return
+        if epoch >= log.leader_epoch:
+            await self._lead_above(log, epoch)
+        if mirror.is_asking:
+            end = fetched.answer.high_watermark
+            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=epoch)
             self._group_commit.appended(log)
 
     async def _follow_start(self, mirror: Mirror, start: Offset) -> None:
@@ -183,8 +208,3 @@ class MirrorWriter:
     def _failed(self, mirror: Mirror, error: StorageError) -> None:
         _log.error("%s: cannot be mirrored: %s", mirror.log.topic_partition, error)
         mirror.happened(Event.DISK_FAILED, str(error))
-
-
-def _epoch_of_gap(log: PartitionLog) -> Epoch:
-    """Returns the epoch for a gap at the end: that of the last record, so that the source knows it."""
-    return max(log.epochs.latest, Epoch(0))

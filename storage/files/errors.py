@@ -155,5 +155,9 @@ class SwapRefused(StorageError):
     """The log changed under a cleaning pass, so its result was rejected; clean again."""
 
 
+class CutRefused(StorageError):
+    """A cut would lose keys: cleaning has removed their older records below it. Nothing has changed."""
+
+
 class NotCached(Exception):
     """A read that must not wait found its bytes not in memory: read them where waiting is allowed."""

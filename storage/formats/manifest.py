@@ -78,6 +78,8 @@ FLAG_CLEANED = 1
 """The segment was written by the cleaner: offsets inside it may have holes."""
 FLAG_HAS_ABORTED = 1
 """In the header: the log has a file of aborted transactions."""
+FLAG_UNFINISHED_PASS = 2
+"""In the header: a cleaning pass has swapped segments and not moved the clean offset to its end."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -136,6 +138,9 @@ class Manifest:
     """The end offset of a truncation that has begun; -1 if there is none to finish."""
     has_aborted_file: bool = False
     """Whether a file of aborted transactions was written; then it must exist."""
+    has_unfinished_pass: bool = False
+    """Whether a cleaning pass has swapped segments since the clean offset last moved: records below that
+    may be gone because of records above it."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: Offset) -> Offset:
@@ -156,7 +161,8 @@ def encode(manifest: Manifest) -> bytes:
             FORMAT,
             HEADER.size,
             ROW.size,
-            FLAG_HAS_ABORTED if manifest.has_aborted_file else 0,
+            FLAG_HAS_ABORTED * manifest.has_aborted_file
+            | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -206,6 +212,7 @@ def decode(data: bytes, path: str) -> Manifest:
         clean_offset=clean_offset,
         truncate_to=truncate_to,
         has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
+        has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),

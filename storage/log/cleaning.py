@@ -133,7 +133,10 @@ class LogCleaning:
             check_swap(self._list.segments, sources)
             new = [self._list.segment_of(each.row) for each in cleaned]
             segments = swapped(self._commits.listed, sources, new)
-            self._commits.commit(segments, clean_offset=clean_offset)
+            is_last = clean_offset is not None
+            self._commits.commit(
+                segments, clean_offset=clean_offset, has_unfinished_pass=not is_last
+            )
         except NoSpace:
             # The old manifest is still valid; on a full disk its unlisted files must go at once.
             for row in (each.row for each in cleaned):
@@ -161,7 +164,9 @@ class LogCleaning:
             self._states.load()
             self._commits.list_rolls()
             self._list.check_generation(generation)
-            self._commits.commit(self._commits.listed, clean_offset=clean_offset)
+            self._commits.commit(
+                self._commits.listed, clean_offset=clean_offset, has_unfinished_pass=False
+            )
             self._list.move_clean_offset(self._commits.clean_offset)
             self._states.cleaned_up_to(clean_offset)
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 
 from protocol.wire.numbers import Offset
-from storage.files.errors import NoSpace
+from storage.files.errors import CutRefused, NoSpace
 from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import MANIFEST, join, parse_segment_file
 from storage.formats.log_identity import LogIdentity
@@ -40,6 +40,7 @@ class LogCommits:
 
     __slots__ = (
         "_fs",
+        "_has_unfinished_pass",
         "_identity",
         "_list",
         "_new_files",
@@ -66,6 +67,7 @@ class LogCommits:
         listed: tuple[Segment, ...],
         recovery_point: SegmentRow,
         is_as_stopped: bool,
+        has_unfinished_pass: bool,
     ) -> None:
         """Take the manifest on disk.
 
@@ -73,6 +75,7 @@ class LogCommits:
             listed: the segments that it lists.
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
+            has_unfinished_pass: as the manifest says.
         """
         # Constant after construction
         self._fs = fs
@@ -87,6 +90,7 @@ class LogCommits:
         self.listed = listed
         """The segments that the manifest lists."""
         self.clean_offset = segment_list.clean_offset
+        self._has_unfinished_pass = has_unfinished_pass
         self._recovery_point = recovery_point
         self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
         """The log's end if all files are as after a clean stop while the log ends there."""
@@ -173,6 +177,7 @@ class LogCommits:
         recovery_point: SegmentRow | None = None,
         log_start_offset: Offset | None = None,
         clean_offset: Offset | None = None,
+        has_unfinished_pass: bool | None = None,
         truncate_to: Offset = UNKNOWN_OFFSET,
     ) -> None:
         """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
@@ -181,6 +186,7 @@ class LogCommits:
             rows: the segments' rows, if they differ from what the segments themselves would give.
             recovery_point: the last segment's row, safe up to its end; by default the one that the
                 manifest has.
+            has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
 
         Raises:
             StorageError: the old manifest is still valid.
@@ -192,6 +198,8 @@ class LogCommits:
         clean_offset = self.clean_offset if clean_offset is None else clean_offset
         clean_offset = max(clean_offset, start_offset)
         rows = self._rows(segments, recovery_point) if rows is None else rows
+        if has_unfinished_pass is None:
+            has_unfinished_pass = self._has_unfinished_pass
         manifest = Manifest(
             version=self._list.next_version(),
             generation=self._list.generation,
@@ -201,6 +209,7 @@ class LogCommits:
             clean_offset=clean_offset,
             truncate_to=truncate_to,
             has_aborted_file=self._states.has_aborted_file,
+            has_unfinished_pass=has_unfinished_pass,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
@@ -208,6 +217,16 @@ class LogCommits:
         self.listed = tuple(segments)
         self._recovery_point = rows[-1]
         self.clean_offset = clean_offset
+        self._has_unfinished_pass = has_unfinished_pass
+
+    @property
+    def cut_offset_min(self) -> Offset:
+        """The least offset at which a cut loses no key. See `PartitionLog.cut_offset_min`."""
+        clean_offset = self._list.clean_offset
+        if not self._has_unfinished_pass:
+            return clean_offset
+        # No pass sees records of the active segment.
+        return max(clean_offset, self._list.active.base_offset)
 
     def _rows(
         self, segments: Sequence[Segment], recovery_point: SegmentRow | None
@@ -242,12 +261,17 @@ class LogCommits:
 
     # ---------------------------------------------------------------- truncation
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset, *, keeps_keys: bool) -> None:
         """Truncate the log so that no batch reaches `offset`. See `PartitionLog.truncate_to`."""
         if offset < self._offsets.start:
             raise ValueError(f"offset {offset} is below the log start {self._offsets.start}")
         with self.commit_lock:
             self._service.check_online()
+            if keeps_keys and offset < self.cut_offset_min:
+                raise CutRefused(
+                    f"{self._identity.topic_partition} cannot be cut at {offset}: it is compacted, by"
+                    f" records up to {self.cut_offset_min}"
+                )
             if offset < self._offsets.end:
                 start_offset = self._offsets.start
                 cut = plan_cut(self._list.segments, offset)
@@ -274,6 +298,7 @@ class LogCommits:
                 self._list.segments,
                 rows=(*cut.rows, new.active_row()),
                 clean_offset=self._list.clean_offset,
+                has_unfinished_pass=self._has_unfinished_pass and bool(cut.kept),
                 truncate_to=cut.end_offset,
             )
             self._finish(cut, gone, start_offset)

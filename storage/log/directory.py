@@ -362,8 +362,9 @@ class LogDirectory:
         )
 
     def raise_epoch(self, epoch: Epoch) -> None:
-        """Let every later start lead with an epoch above `epoch`. A worker thread, before the first
-        batch of that epoch is appended.
+        """Let every later start lead with an epoch above `epoch + 1`, with which a log may lead in this
+        run (`PartitionLog.lead_above`). A worker thread, before the first batch of that epoch is
+        appended.
 
         Raises:
             DirectoryOffline: the directory is out of service.

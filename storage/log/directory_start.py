@@ -168,13 +168,13 @@ def _remove_clean_marker(fs: FileSystem, directory: str) -> bool:
 
 
 def raise_start_counter(fs: FileSystem, directory: str, epoch: Epoch) -> None:
-    """Let the next start lead with an epoch above `epoch`: that of batches which another broker wrote.
+    """Count the epochs up to `epoch + 1` as used, durably: the next start leads with a later one.
 
-    Durable when this returns.
+    Batches that another broker wrote have `epoch`; a log of this run may lead with the one after it.
 
     Raises:
         DiskError: it cannot be written; batches of that epoch must not be appended.
     """
     path = join(directory, START_COUNTER)
-    if int(fs.read_bytes(path)) < epoch:
-        fs.replace_durably(path, f"{epoch}\n".encode())
+    if int(fs.read_bytes(path)) <= epoch:
+        fs.replace_durably(path, f"{epoch + 1}\n".encode())

@@ -17,12 +17,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from protocol.records.batch_header import read_header, stamp
+from protocol.records.batch_header import BatchHeader, read_header, stamp
+from protocol.records.batch_scan import StopReason
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from protocol.wire.value_class import value_class
+from storage.batches.batch_run import BatchRun
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch
 from storage.files.errors import NoSpace, StorageError
@@ -40,7 +42,7 @@ from storage.log.log_start import DeletedSegment, LogStart
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
-from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll
+from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll, run_bytes_max
 from storage.log.segment_list import SegmentList
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.segment.segment import Segment
@@ -170,6 +172,16 @@ class PartitionLog:
         return self._list.clean_offset
 
     @property
+    def cut_offset_min(self) -> Offset:
+        """The least offset at which a cut loses no key.
+
+        Below it, cleaning may have removed records because of later ones that such a cut would take
+        away. It is the clean offset, or, while a pass that has swapped segments is not finished, the
+        base of the active segment.
+        """
+        return self._commits.cut_offset_min
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """All segments in offset order; the last one is active. Callers must not change them."""
         return self._list.segments
@@ -270,28 +282,63 @@ class PartitionLog:
             self.reader.lead_in(self.leader_epoch)
 
     @loop_thread
-    def append_as_follower(self, batch: ValidBatch, *, now_ms: int) -> Appended:
-        """Write a batch with the offsets and epoch that a leader gave it; gaps are legal.
+    def append_as_follower(self, run: BatchRun, *, now_ms: int) -> Appended:
+        """Write a checked run of batches with the offsets and epochs that a leader gave them.
 
-        If clients read the log, call `lead_above` first for an epoch that is not below `leader_epoch`.
+        Gaps are legal. There is one write for each segment that the run touches, and everything else is
+        as if the batches had been appended one by one. If clients read the log, call `lead_above` first
+        for an epoch that is not below `leader_epoch`.
 
         Raises:
             ValueError: it begins below the log's end.
-            LogOffline, DiskError: like `append_as_leader`.
+            LogOffline: like `append_as_leader`.
+            DiskError: the write failed. The batches in earlier segments stay in the log.
         """
         self._service.check_online()
-        header = batch.header
-        if header.base_offset < self._offsets.end:
-            raise ValueError(f"offset {header.base_offset} is below {self._offsets.end}")
-        active = self._list.active
-        if active.size == 0 and header.last_offset - active.base_offset > OFFSET_SPAN_MAX:
-            # An empty segment never rolls, and its indexes cannot express such a large relative offset.
-            # The gap batch gets the epoch of the batch that follows it.
+        if run.base_offset < self._offsets.end:
+            raise ValueError(f"offset {run.base_offset} is below {self._offsets.end}")
+        rest = run.view
+        while len(rest):
+            rest = self._append_first_of(rest, now_ms)
+        return Appended(run.base_offset, self._offsets.end)
+
+    def _append_first_of(self, batches: memoryview, now_ms: int) -> memoryview:
+        """Write the batches that belong in the active segment; if none does, make way for the first.
+
+        Returns the batches that are left.
+        """
+        config, active = self.config, self._list.active
+        tally = active.tally(
+            index_interval_bytes=config.index_interval_bytes,
+            size_max=run_bytes_max(config, jitter=self._jitter),
+            index_bytes_max=config.segment_index_bytes,
+            is_checked=True,
+        )
+        is_over = is_old(active, config, jitter=self._jitter, now_ms=now_ms)
+        reason = StopReason.FULL if is_over else tally.feed(batches)
+        assert reason in (StopReason.END, StopReason.FULL), "the run was checked"
+        size = tally.position - active.size
+        if not size:
+            self._make_way(read_header(batches), now_ms)
+            return batches
+        active.append_run(batches[:size], tally, now_ms=now_ms)
+        self._states.appended_run(tally, now_ms=now_ms)
+        self._offsets.end = active.end_offset
+        self._unsynced.appended(now_ms)
+        assert self._offsets.end > self._offsets.high_watermark
+        return batches[size:]
+
+    def _make_way(self, header: BatchHeader, now_ms: int) -> None:
+        """Roll, because a follower's next batch does not belong in the active segment.
+
+        An empty segment never rolls. If its indexes cannot express the batch's relative offset, a gap
+        batch of the same epoch covers the offsets before the batch.
+        """
+        if self._list.active.size:
+            self.roll(now_ms)
+        else:
             epoch = header.leader_epoch
             self.advance_end(header.base_offset, now_ms=now_ms, leader_epoch=epoch)
-        self._states.assign_epoch(header.leader_epoch, header.base_offset)
-        self._write(batch, header.last_offset, now_ms)
-        return Appended(header.base_offset, self._offsets.end, batch.log_append_time_ms)
 
     @loop_thread
     def advance_end(
@@ -566,19 +613,24 @@ class PartitionLog:
         with self._commits.commit_lock:
             return
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset, *, keeps_keys: bool = False) -> None:
         """Truncate the log so that no batch reaches `offset`. See `storage/log/truncate.py`.
 
         Runs on a worker thread, while nothing is appended and no sync is running (its result would cover
         bytes that are gone). A batch that spans `offset` goes as a whole, and the log then ends at its
         base offset.
 
+        Args:
+            keeps_keys: refuse a cut below `cut_offset_min`. A pass that is running may raise that until
+                this call has the log for itself.
+
         Raises:
             ValueError: `offset` is below the log start offset.
+            CutRefused: the cut would lose keys; nothing has changed.
             LogOffline: the log is out of service.
             StorageError: the disk failed; the log's directory is offline.
         """
-        self._commits.truncate_to(offset)
+        self._commits.truncate_to(offset, keeps_keys=keeps_keys)
         self._unsynced.truncated(self._offsets.end)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:

@@ -239,6 +239,7 @@ def _open(
         listed=segments[: len(segments) - len(rolled)],
         recovery_point=manifest.segments[-1],
         is_as_stopped=recovery is None,
+        has_unfinished_pass=manifest.has_unfinished_pass,
     )
     return PartitionLog(
         fs,

@@ -45,7 +45,18 @@ def is_old(active: Segment, config: LogConfig, *, jitter: float, now_ms: int) ->
     """
     if active.size == 0 or active.first_append_ms == UNKNOWN:
         return False
-    age_max = config.segment_ms - int(jitter * config.segment_jitter_ms)
-    if config.is_compacted:
-        age_max = min(age_max, config.max_compaction_lag_ms)
+    age_max = _age_max(config, jitter)
     return age_max < LONG_MAX and now_ms - active.first_append_ms >= age_max
+
+
+def run_bytes_max(config: LogConfig, *, jitter: float) -> int:
+    """Returns how large a segment may become by a run of batches that are appended at one moment.
+
+    0 if it is old as soon as it has a batch: then each batch gets a segment of its own.
+    """
+    return config.segment_bytes if _age_max(config, jitter) > 0 else 0
+
+
+def _age_max(config: LogConfig, jitter: float) -> int:
+    age_max = config.segment_ms - int(jitter * config.segment_jitter_ms)
+    return min(age_max, config.max_compaction_lag_ms) if config.is_compacted else age_max

@@ -74,6 +74,7 @@ def rebuild_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest:
         partition=identity.topic_partition.partition,
         log_start_offset=rows[0].base_offset,
         clean_offset=rows[0].base_offset,
+        has_unfinished_pass=True,  # No one knows what was cleaned.
         segments=tuple(rows),
     )
 

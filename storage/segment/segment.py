@@ -19,6 +19,7 @@ from storage.batches.cached_reads import CachedReads, Reads, WaitingReads
 from storage.files.errors import DiskError, MissingFile, NotCached
 from storage.files.files import Buffer, File, FileSystem
 from storage.files.paths import KEYS, LOG, OFFSET_INDEX, TIME_INDEX
+from storage.formats.config_property import LONG_MAX
 from storage.formats.index_files import read_index_files, write_index_files
 from storage.formats.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.formats.segment_index import EMPTY_MARK, IndexMark, SegmentIndex
@@ -209,6 +210,15 @@ class Segment:
         )
         self.set_append_time(now_ms)
 
+    @loop_thread
+    def append_run(self, batches: Buffer, tally: BatchTally, *, now_ms: int) -> None:
+        """Write the batches that `tally` has found to continue the segment (`tally`)."""
+        assert not self.is_sealed
+        position = self.files.append((batches,))
+        assert position == self.size, "a batch begins where the last one ends"
+        self.apply_tally(tally)
+        self.set_append_time(now_ms)
+
     def set_append_time(self, now_ms: int) -> None:
         """Record the wall time of an append, from which segment.ms and the lags count."""
         if self.first_append_ms == UNKNOWN:
@@ -394,8 +404,25 @@ class Segment:
             self._index = self._load_index(may_be_longer=True)
             self._bytes_since_entry = self.size - boundary_before(self, Position(self.size))
 
-    def tally(self, *, index_interval_bytes: int, producers_from: int) -> BatchTally:
-        """Returns a tally that continues at the segment's end; `apply_tally` takes it over."""
+    def tally(
+        self,
+        *,
+        index_interval_bytes: int,
+        producers_from: int = 0,
+        size_max: int = LONG_MAX,
+        index_bytes_max: int = LONG_MAX,
+        is_checked: bool = False,
+    ) -> BatchTally:
+        """Returns a tally that continues at the segment's end; `apply_tally` takes it over.
+
+        Args:
+            size_max, index_bytes_max: the segment's bounds, if the batches are to be appended to it.
+            is_checked: whether their CRCs have been checked.
+
+        Raises:
+            DiskError: the index files, or the batches to rebuild them from, cannot be read.
+        """
+        index = self.index()
         return BatchTally(
             base_offset=self.base_offset,
             position=self.size,
@@ -404,15 +431,22 @@ class Segment:
             max_timestamp=self.max_timestamp,
             offset_of_max_timestamp=self.offset_of_max_timestamp,
             bytes_since_entry=self._bytes_since_entry,
-            last_entry_timestamp=self.index().last_timestamp,
+            last_entry_timestamp=index.last_timestamp,
             index_interval_bytes=index_interval_bytes,
             producers_from=producers_from,
+            size_max=size_max,
+            index_bytes_max=index_bytes_max,
+            offset_entries=index.mark.offset_entries,
+            time_entries=index.mark.time_entries,
+            checks_crc=not is_checked,
+            keeps_commits=is_checked,
         )
 
     def apply_tally(self, tally: BatchTally) -> None:
         """Extend the segment by the batches that `tally` has found after its end."""
-        self.size = tally.position
+        # The end offset first, as in `count_batch`.
         self.end_offset = tally.end_offset
+        self.size = tally.position
         self.record_count = tally.record_count
         self.max_timestamp = tally.max_timestamp
         self.offset_of_max_timestamp = tally.offset_of_max_timestamp

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from protocol.records.batch_tally import BatchTally
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import ValidBatch
@@ -28,6 +29,7 @@ from storage.state.epoch_recovery import load_epochs
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.open_transactions import OpenTransactions
 from storage.state.producer_recovery import (
+    ProducerReplay,
     producers_at_stop,
     producers_of,
     remove_snapshots_past,
@@ -211,6 +213,23 @@ class LogStates:
             base_offset = Offset(last_offset - (header.last_offset - header.base_offset))
             self.transactions.begin(header.producer_id, base_offset)
         self.producers.appended(header, last_offset=last_offset, now_ms=now_ms, marker=marker)
+
+    @loop_thread
+    def appended_run(self, tally: BatchTally, *, now_ms: int) -> None:
+        """Update the states with the batches that `tally` has found (`Segment.tally`)."""
+        for epoch, start_offset in tally.epochs:
+            self.assign_epoch(epoch, start_offset)
+        if not tally.has_producers:
+            return
+        replay = ProducerReplay(Offset(0), self.producers)
+        replay.take(tally, now_ms)
+        self.transactions.take_run(
+            [each[:3] for each in tally.ended],
+            [(each[0], each[1]) for each in tally.transactions() if each[1] >= 0],
+        )
+        if replay.aborted:
+            self.aborted.extend(replay.aborted)
+            self._aborted_are_dirty = True
 
     def _end_transaction(
         self, producer_id: ProducerId, marker: TransactionMarker | None, marker_offset: Offset

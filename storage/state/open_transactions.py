@@ -55,20 +55,46 @@ class OpenTransactions:
     def _check_last_began_last(self) -> None:
         last_two = [*islice(reversed(self._first_offsets.values()), 2)]
         assert last_two == sorted(last_two, reverse=True)
-        assert self.first_unstable <= last_two[0]
+        assert not last_two or self.first_unstable <= last_two[0]
 
     @loop_thread
     def end(self, producer_id: ProducerId, marker_offset: Offset) -> Offset:
         """Add a marker at the log's end. Returns its transaction's first offset, -1 if none was open."""
         first_offset = self._first_offsets.pop(producer_id, NOT_OPEN)
-        if first_offset >= 0:
-            while self._ended and self._ended[-1][1] >= first_offset:
-                self._ended.pop()
-            self._ended.append((marker_offset, first_offset))
+        self._add_ended(marker_offset, first_offset)
         assert self.first_unstable <= first_offset or first_offset < 0, (
             "its marker is not readable yet"
         )
         return first_offset
+
+    def _add_ended(self, marker_offset: Offset, first_offset: Offset) -> None:
+        if first_offset < 0:
+            return
+        while self._ended and self._ended[-1][1] >= first_offset:
+            self._ended.pop()
+        self._ended.append((marker_offset, first_offset))
+
+    @loop_thread
+    def take_run(
+        self,
+        ended: Iterable[tuple[ProducerId, Offset, Offset]],
+        begun: Iterable[tuple[ProducerId, Offset]],
+    ) -> None:
+        """Add a run of batches at the log's end.
+
+        Args:
+            ended: each marker in order: the producer's id, the first offset of its transaction (-1: not
+                in the run), and the marker's own offset.
+            begun: the producers with a transaction that is open after the run, and its first offset in
+                the run.
+        """
+        for producer_id, first_offset, marker_offset in ended:
+            first_offset = self._first_offsets.pop(producer_id, first_offset)
+            self._add_ended(marker_offset, first_offset)
+        for producer_id, first_offset in sorted(begun, key=lambda each: each[1]):
+            self._first_offsets.setdefault(producer_id, first_offset)
+        self._update_first_unstable()
+        self._check_last_began_last()
 
     @loop_thread
     def advance(self, high_watermark: Offset) -> None:

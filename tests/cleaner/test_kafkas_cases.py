@@ -28,7 +28,7 @@ from tests.harness.compacted_log import (
     meter_of,
     opening,
 )
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.memory_fs import Loss
 
 RETENTION_MS = CONFIG.delete_retention_ms
@@ -115,7 +115,7 @@ def test_keys_are_mapped_across_a_jump_of_seven_million_offsets() -> None:
     log.append((b"0", b"0"))
     jump = 7_206_178
     log.log.append_as_follower(
-        valid(batch_of([(b"1", b"1"), (b"2", b"2"), (b"0", b"3")], base_offset=jump)),
+        run_of(batch_of([(b"1", b"1"), (b"2", b"2"), (b"0", b"3")], base_offset=jump)),
         now_ms=log.now_ms,
     )
     log.make_durable()
@@ -147,7 +147,7 @@ def test_offsets_that_are_missing_between_segments_are_passed() -> None:
     log = CompactedLog()
     for base_offset in (10, 30, 70):
         batch = batch_of([(b"a", b"1"), (b"b", b"1")], base_offset=base_offset)
-        log.log.append_as_follower(valid(batch), now_ms=log.now_ms)
+        log.log.append_as_follower(run_of(batch), now_ms=log.now_ms)
         log.make_durable()
         log.roll()
         log.log.advance_end(Offset(base_offset + 15))

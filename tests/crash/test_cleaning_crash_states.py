@@ -37,7 +37,7 @@ from tests.harness.compacted_log import (
     run_at_once,
 )
 from tests.harness.groups import watched_swaps
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.sidecar_mode import SidecarMode
 
@@ -126,7 +126,7 @@ def append_transaction(log: CompactedLog, key: bytes, *, aborted: bool) -> None:
         producer_epoch=0,
         leader_epoch=log.log.leader_epoch,
     )
-    log.log.append_as_follower(valid(marker), now_ms=log.now_ms)
+    log.log.append_as_follower(run_of(marker), now_ms=log.now_ms)
     log.make_durable()
 
 

@@ -6,7 +6,7 @@ from cleaner.pacing.settings import MAP_ENTRY_BYTES, CleanerSettings
 from cleaner.rules.pick import Reason
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CompactedLog
-from tests.harness.log_builder import valid
+from tests.harness.log_builder import run_of
 from tests.harness.sidecar_mode import SidecarMode
 
 
@@ -30,7 +30,7 @@ class KompaktLog:
         return self._home.log.clean_offset
 
     def append(self, batch: bytes) -> None:
-        self._home.log.append_as_follower(valid(bytearray(batch)), now_ms=self._home.now_ms)
+        self._home.log.append_as_follower(run_of(bytearray(batch)), now_ms=self._home.now_ms)
         self._home.make_durable()
 
     def roll(self) -> None:

@@ -14,6 +14,8 @@ from protocol.records.record_batch import (
     build_control_batch,
     read_records,
 )
+from protocol.wire.numbers import Epoch, Offset
+from storage.batches.batch_run import BatchRun, check_run
 from storage.batches.validate import ValidBatch
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -65,6 +67,14 @@ def valid(batch: bytearray) -> ValidBatch:
     """Returns the batch in the form that validation produces."""
     view = memoryview(batch)
     return ValidBatch(read_header(view), view)
+
+
+def run_of(*batches: bytes | bytearray) -> BatchRun:
+    """Returns the batches as a run that a follower may append."""
+    run = check_run(memoryview(b"".join(batches)), end=Offset(0), last_epoch=Epoch(-1))
+    assert not run.fault, run.fault
+    assert not len(run.rest)
+    return run
 
 
 @lru_cache(maxsize=512)

@@ -27,6 +27,7 @@ from server.replication.writer import MirrorWriter
 from server.runtime.turns import Turns
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
+from storage.state.leader_epochs import EpochEnd
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.log_transactions import committed_offsets
 from tests.harness.memory_fs import Loss
@@ -87,7 +88,7 @@ class StartCounter:
         self.count = 0
 
     def raise_epoch(self, epoch: Epoch) -> None:
-        self.count = max(self.count, epoch)
+        self.count = max(self.count, epoch + 1)
 
 
 class MirrorWorld:
@@ -111,6 +112,8 @@ class MirrorWorld:
         self.elections = 0
         self.stops: set[Guard] = set()
         """Why the mirror has failed now and then."""
+        self.known_epoch: Epoch | None = None
+        """The source's leader epoch as the link knows it; None if it knows the true one."""
 
     @property
     def now_ms(self) -> int:
@@ -126,7 +129,7 @@ class MirrorWorld:
         async def make_files(_: PartitionLog) -> None:
             """They are made."""
 
-        writer = MirrorWriter(
+        self.writer = MirrorWriter(
             commit,
             make_files,
             [directory],
@@ -134,7 +137,7 @@ class MirrorWorld:
             turns=Turns(),
             now_ms=lambda: self.now_ms,
         )
-        self.copier = SourceCopier("", Access(), lambda: (), self, writer, NO_BOUNDS)
+        self.copier = SourceCopier("", Access(), lambda: (), self, self.writer, NO_BOUNDS)
         return mirror
 
     # ---------------------------------------------------------------- steps
@@ -237,7 +240,7 @@ class MirrorWorld:
         It has not cleaned away anything because of a record that it lacks.
         """
         log = self.source.log
-        offset = max(log.clean_offset, log.log_end_offset - self.random.randrange(6))
+        offset = max(log.cut_offset_min, log.log_end_offset - self.random.randrange(6))
         log.truncate_to(Offset(offset))
         self.transactions.clear()
         self.elections += 1
@@ -257,7 +260,7 @@ class MirrorWorld:
         fetched = self._lost() if is_lost else self._answer(mirror)
         if self.random.random() < 0.2:
             self._write()
-        await self.copier.take(mirror, fetched)
+        await self.copier.take(mirror, fetched, self._source_epoch_end)
         if self.random.random() < 0.5:
             self.slot_ms = mirror.tombstones.safe_ms
 
@@ -284,6 +287,13 @@ class MirrorWorld:
         if verdict.guard in FINAL:
             self.stops.add(verdict.guard)
         return verdict
+
+    def source_epoch(self, mirror: Mirror) -> Epoch:
+        """Returns the source's leader epoch as the link knows it."""
+        return self.source.log.leader_epoch if self.known_epoch is None else self.known_epoch
+
+    async def _source_epoch_end(self, epoch: Epoch) -> EpochEnd:
+        return self.source.log.reader.end_offset_for_epoch(epoch)
 
     def _lost(self) -> Fetched:
         return Fetched(answer=SourceAnswer(error="no answer"), records=b"", is_complete=False)

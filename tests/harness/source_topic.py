@@ -21,4 +21,4 @@ def source_topic(name: str, partitions: int = 1, **overrides: str) -> FoundTopic
         holds_tombstones=False,
     )
     properties = {key.replace("_", "."): value for key, value in overrides.items()}
-    return FoundTopic(name=name, facts=facts, overrides=properties, leaders={})
+    return FoundTopic(name=name, facts=facts, overrides=properties, leaders={}, leader_epochs={})

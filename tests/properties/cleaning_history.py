@@ -11,7 +11,7 @@ from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Record, build_batch, build_control_batch
 from protocol.wire.numbers import Offset, ProducerId
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, read_bytes
-from tests.harness.log_builder import headers_in, records_in, valid
+from tests.harness.log_builder import headers_in, records_in, run_of, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.properties.cleaning_steps import (
     RETENTION_MS,
@@ -146,7 +146,7 @@ class History:
             producer_epoch=0,
             leader_epoch=self.log.log.leader_epoch,
         )
-        self.log.log.append_as_follower(valid(marker), now_ms=self.log.now_ms)
+        self.log.log.append_as_follower(run_of(marker), now_ms=self.log.now_ms)
         self.log.make_durable()
         for each in self.written.values():
             if each.producer == producer and each.outcome is None:

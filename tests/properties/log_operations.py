@@ -18,7 +18,7 @@ from storage.files.errors import SwapRefused
 from storage.log.log import Appended
 from storage.state.producer_state import BATCHES_KEPT
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome
 from tests.harness.log_transactions import TransactionModel
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -158,15 +158,18 @@ class LogOperations(RuleBasedStateMachine):
             if may_forget:
                 del sent[: len(sent) - count]
 
-    @rule(pairs=PAIRS, gap=st.integers(0, 4))
-    def append_as_follower(self, pairs: Pairs, gap: int) -> None:
-        base = self.end + gap
-        batch = batch_of(pairs, base_offset=base, leader_epoch=self.epoch)
-        appended = self.log.append_as_follower(valid(batch), now_ms=self.now_ms)
-        assert appended == Appended(Offset(base), Offset(base + len(pairs)))
-        for at, (key, value) in enumerate(pairs):
-            self.records[base + at] = (1000 + at, key, value)
-        self._appended(base, base + len(pairs))
+    @rule(run=st.lists(st.tuples(PAIRS, st.integers(0, 4)), min_size=1, max_size=5))
+    def append_as_follower(self, run: list[tuple[Pairs, int]]) -> None:
+        """Batches in one run, each with a gap before it."""
+        batches, begin = [], self.end + run[0][1]
+        for pairs, gap in run:
+            base = self.end + gap
+            batches.append(batch_of(pairs, base_offset=base, leader_epoch=self.epoch))
+            for at, (key, value) in enumerate(pairs):
+                self.records[base + at] = (1000 + at, key, value)
+            self._appended(base, base + len(pairs))
+        appended = self.log.append_as_follower(run_of(*batches), now_ms=self.now_ms)
+        assert appended == Appended(Offset(begin), Offset(self.end))
 
     @rule(gap=st.integers(0, 3))
     def advance_end(self, gap: int) -> None:

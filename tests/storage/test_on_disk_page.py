@@ -27,7 +27,7 @@ from storage.log.log import Appended, PartitionLog
 from tests.harness import on_disk_reader, on_disk_sidecars
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import index
-from tests.harness.log_builder import batch_of, marker_of, records_in, valid
+from tests.harness.log_builder import batch_of, marker_of, records_in, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.on_disk_reader import (
     Log,
@@ -442,7 +442,7 @@ def test_control_records_are_as_described(tmp_path: Path) -> None:
     disk = OnDisk(tmp_path)
     marker = TransactionMarker(type=ControlType.COMMIT, coordinator_epoch=3)
     batch = build_control_batch(marker, timestamp=1, producer_id=9, producer_epoch=0)
-    disk.log.append_as_follower(valid(batch), now_ms=0)
+    disk.log.append_as_follower(run_of(batch), now_ms=0)
 
     log = read_log(disk.directory)
 

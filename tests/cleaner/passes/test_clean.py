@@ -17,7 +17,7 @@ from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, build_control_batch
 from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, read_bytes, superseded_log
-from tests.harness.log_builder import batch_of, headers_in, valid
+from tests.harness.log_builder import batch_of, headers_in, run_of, valid
 
 RETENTION_MS = CONFIG.delete_retention_ms
 
@@ -315,7 +315,7 @@ def test_offsets_that_are_missing_at_a_segments_end_are_passed() -> None:
     log.append((b"a", b"1"))
     log.log.advance_end(Offset(50))
     log.roll()
-    log.log.append_as_follower(valid(batch_of([(b"a", b"2")], base_offset=60)), now_ms=log.now_ms)
+    log.log.append_as_follower(run_of(batch_of([(b"a", b"2")], base_offset=60)), now_ms=log.now_ms)
     log.make_durable()
     log.roll()
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import struct
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner.pacing.meter import CleaningAborted
 from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
-from storage.files.errors import NoSpace, SegmentRemoved, SwapRefused
+from storage.files.errors import CutRefused, NoSpace, SegmentRemoved, SwapRefused
 from storage.files.paths import LOG
 from tests.harness.compacted_log import CONFIG, CompactedLog, superseded_log
 
@@ -74,6 +77,79 @@ def test_an_aborted_pass_keeps_its_swaps_discards_its_staging_and_costs_no_recor
     assert log.log.clean_offset == 0
     assert not [name for name in log.files() if name.endswith(".cleaned")]
     assert {record.key: record.value for record in log.records()} == before
+
+
+def interrupted(groups: int) -> CompactedLog:
+    """Returns a log of six segments with a value of `a` each, of which a pass has swapped some."""
+    log = CompactedLog(replace(CONFIG, segment_bytes=200))
+    for number in range(6):
+        log.append_segment((b"a", b"%d" % number * 40), (b"%d" % number, b"v"))
+    with contextlib.suppress(CleaningAborted):
+        log.execute(
+            log.plan(),
+            stop=lambda _: sum(each.is_cleaned for each in log.log.segments) == groups,
+        )
+    return log
+
+
+def test_no_cut_that_keeps_keys_goes_below_what_an_interrupted_pass_has_seen() -> None:
+    log = interrupted(groups=2)
+    before, generation = log.records(), log.log.generation
+    base_offset = log.log.segments[-1].base_offset
+    assert (log.log.clean_offset, log.log.cut_offset_min) == (0, base_offset)
+    for offset in (0, 5, base_offset - 1):
+        with pytest.raises(CutRefused, match="compacted"):
+            log.log.truncate_to(Offset(offset), keeps_keys=True)
+    assert (log.records(), log.log.generation) == (before, generation)
+    log.reopen(is_clean=False)
+    assert log.log.cut_offset_min == base_offset
+
+    log.clean()
+
+    assert log.log.cut_offset_min == log.log.clean_offset
+    log.log.truncate_to(log.log.clean_offset, keeps_keys=True)
+    log.log.truncate_to(Offset(1))
+    assert log.log.cut_offset_min <= 1
+
+
+@given(groups=st.integers(0, 6))
+def test_every_cut_from_the_least_offset_on_keeps_the_last_value_of_each_key(groups: int) -> None:
+    log = interrupted(groups)
+    values = [(b"a", b"%d" % at * 40) for at in range(6)]
+    written = [pair for at, value in enumerate(values) for pair in (value, (b"%d" % at, b"v"))]
+    left = {(record.offset, record.key, record.value) for record in log.records()}
+    for cut in range(log.log.cut_offset_min, log.log.log_end_offset + 1):
+        last = {key: (at, key, value) for at, (key, value) in enumerate(written[:cut])}
+        assert left >= set(last.values()), cut
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(3, True), (11, True), (12, False)])
+def test_a_cut_during_a_pass_is_refused_below_what_it_has_seen_and_wins_above(
+    offset: int, is_refused: bool
+) -> None:
+    log = CompactedLog(replace(CONFIG, segment_bytes=200))
+    for number in range(6):
+        log.append_segment((b"a", b"%d" % number * 40), (b"%d" % number, b"v"))
+    log.append((b"b", b"active"))
+    generation = log.log.generation
+    outcomes: list[bool] = []
+
+    def cut(_seconds: float) -> bool:
+        if sum(each.is_cleaned for each in log.log.segments) == 2 and not outcomes:
+            outcomes.append(False)
+            try:
+                log.log.truncate_to(Offset(offset), keeps_keys=True)
+            except CutRefused:
+                outcomes[-1] = True
+        return False
+
+    loses = contextlib.nullcontext() if is_refused else pytest.raises(CleaningAborted)
+    with loses:
+        log.execute(log.plan(), stop=cut)
+
+    assert outcomes == [is_refused]
+    assert (log.log.generation > generation) is not is_refused
+    assert log.log.log_end_offset == (13 if is_refused else 12)
 
 
 def test_a_truncation_meanwhile_aborts_the_pass() -> None:

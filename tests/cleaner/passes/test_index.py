@@ -22,7 +22,7 @@ from tests.harness.compacted_log import (
     CompactedLog,
     meter_of,
 )
-from tests.harness.log_builder import valid
+from tests.harness.log_builder import run_of
 from tests.harness.memory_fs import Loss
 from tests.harness.sidecar_mode import damage
 
@@ -173,5 +173,5 @@ def put(log: CompactedLog, offset: int, *pairs: tuple[bytes, bytes | None]) -> N
         for number, (key, value) in enumerate(pairs)
     ]
     batch = build_batch(records, base_offset=offset, leader_epoch=0)
-    log.log.append_as_follower(valid(batch), now_ms=log.now_ms)
+    log.log.append_as_follower(run_of(batch), now_ms=log.now_ms)
     log.make_durable()

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
-from server.replication.findings import Place, SourceAnswer, SourceTopic, Verdict, common_end, judge
+from server.replication.divergence import Place, Remedy, common_end, remedy_for
+from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
 from server.replication.state_table import FINAL, Guard
-from storage.state.leader_epochs import UNKNOWN_END, LeaderEpochs
+from storage.state.leader_epochs import UNKNOWN_END, EpochEnd, LeaderEpochs
 
 TOPIC_ID = uuid.UUID(int=7)
 COMPACTED = SourceTopic(topic_id=TOPIC_ID, partitions_count=1, compacts=True, deletes=False)
@@ -21,7 +22,7 @@ DELETED = replace(COMPACTED, compacts=False, deletes=True)
 PLACE = Place(
     end=Offset(100),
     epochs=((Epoch(1), Offset(0)), (Epoch(3), Offset(50))),
-    clean_offset=Offset(0),
+    cut_offset_min=Offset(0),
 )
 FINE = SourceAnswer(start=Offset(0), high_watermark=Offset(120))
 
@@ -83,9 +84,28 @@ def test_the_guard_and_its_sentence(
 
 
 def test_a_cut_below_what_was_cleaned_would_lose_keys() -> None:
-    cleaned = replace(PLACE, clean_offset=Offset(90))
+    cleaned = replace(PLACE, cut_offset_min=Offset(90))
     assert judged(diverging(3, 80), cleaned).guard is Guard.DIVERGES_IN_CLEAN
     assert judged(diverging(3, 90), cleaned).offset == 90
+
+
+@pytest.mark.parametrize(
+    ("found", "remedy", "offset"),
+    [
+        (None, Remedy.NOTHING, 100),
+        ((Epoch(3), Offset(100)), Remedy.NOTHING, 100),
+        ((Epoch(3), Offset(120)), Remedy.NOTHING, 100),
+        ((Epoch(3), Offset(95)), Remedy.CUT, 95),
+        ((Epoch(3), Offset(90)), Remedy.CUT, 90),
+        ((Epoch(3), Offset(89)), Remedy.RESYNC, 89),
+        ((Epoch(2), Offset(95)), Remedy.RESYNC, 50),
+        (UNKNOWN_END, Remedy.RESYNC, 0),
+    ],
+)
+def test_the_remedy_of_a_log_that_is_cleaned_up_to_90(
+    found: EpochEnd | None, remedy: Remedy, offset: int
+) -> None:
+    assert remedy_for(found, replace(PLACE, cut_offset_min=Offset(90))) == (remedy, offset)
 
 
 def test_a_skip_goes_to_the_sources_start() -> None:
@@ -146,7 +166,7 @@ def test_repeated_cuts_end_where_the_logs_diverge_and_never_below(
         if found is None:
             break
         place = Place(
-            end=Offset(len(mirror)), epochs=tuple(epochs_of(mirror)), clean_offset=Offset(0)
+            end=Offset(len(mirror)), epochs=tuple(epochs_of(mirror)), cut_offset_min=Offset(0)
         )
         if found == UNKNOWN_END:
             # The source answers OFFSET_OUT_OF_RANGE, and the mirror keeps what it has.
@@ -164,7 +184,7 @@ def test_every_final_guard_tells_an_operator_what_to_do() -> None:
     sentences = {
         Guard.SOURCE_LOST: judged(out_of_range(0, 70)).reason,
         Guard.DIVERGES_IN_CLEAN: judged(
-            diverging(3, 80), replace(PLACE, clean_offset=Offset(90))
+            diverging(3, 80), replace(PLACE, cut_offset_min=Offset(90))
         ).reason,
         Guard.RECORDS_GONE: judged(out_of_range(150, 200)).reason,
         Guard.OTHER_TOPIC: judged(FINE, mirrored_id=uuid.UUID(int=8)).reason,

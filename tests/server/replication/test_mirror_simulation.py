@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.wire.numbers import Epoch
-from server.replication.findings import Place
-from server.replication.state_table import FINAL, Guard, MirrorState
+from protocol.wire.numbers import Epoch, Offset
+from server.replication.divergence import Place
+from server.replication.findings import Verdict
+from server.replication.state_table import FINAL, Action, Guard, MirrorState
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
 from storage.log.log import PartitionLog
@@ -67,7 +68,7 @@ def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
 def gaps_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take an answer that was empty for want of room for a gap."""
 
-    def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
+    async def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
         log, end = mirror.log, fetched.answer.high_watermark  # type: ignore[attr-defined]
         if not len(fetched.records) and end > log.log_end_offset:  # type: ignore[attr-defined]
             log.advance_end(end, leader_epoch=Epoch(max(log.epochs.latest, 0)))
@@ -112,3 +113,23 @@ def test_the_simulation_finds_a_fault(monkeypatch: pytest.MonkeyPatch, fault: Fa
             found.append((seed, error))
             break
     assert found, "the fault passed"
+
+
+async def test_a_cut_that_a_pass_has_overtaken_changes_nothing_and_is_judged_once_more() -> None:
+    world = MirrorWorld(seed=0)
+    for _ in range(3):
+        world.source.append((b"k", b"v"))
+    world._remember(0)
+    await world.settle()
+    verdict = Verdict(guard=Guard.DIVERGES, offset=Offset(1), reason="the logs diverge")
+    assert world.mirror.answered(verdict) is Action.CUT
+    world.copy.roll()
+    world.copy.clean()
+    before, log = world.copy.records(), world.copy.log
+    assert log.cut_offset_min > 1
+
+    await world.writer.cut(world.mirror, verdict)
+
+    assert (world.copy.records(), world.mirror.cut_records) == (before, 0)
+    assert world.mirror.state is MirrorState.CHECKING
+    assert world.mirror.place.cut_offset_min == log.cut_offset_min

@@ -33,11 +33,12 @@ from server.replication.slots import safe_ms_of
 from server.replication.source_topics import find_topics
 from server.topics.making import TopicMaking
 from server.topics.topic import Topic, TopicRefused
-from storage.files.paths import topic_id_text
+from storage.batches.batch_run import RUN_BYTES_MAX
+from storage.files.paths import START_COUNTER, topic_id_text
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.source_topic import SOURCE_ID, source_topic
@@ -147,8 +148,8 @@ async def test_gaps_of_a_compacted_source_stay_and_the_ends_agree(tmp_path: Path
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t", cleanup_policy="compact")
         log = source.log("t")
-        log.append_as_follower(valid(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
-        log.append_as_follower(valid(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
+        log.append_as_follower(run_of(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
+        log.append_as_follower(run_of(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
         log.advance_end(Offset(100))
         source.broker.group_commit.appended(log)
         await link(target, source)
@@ -198,7 +199,7 @@ async def test_a_mirror_leads_above_every_epoch_of_its_source(tmp_path: Path) ->
         log = source.log("t")
         for epoch, offset in ((3, 0), (90, 1)):
             batch = batch_of([(b"k", b"v")], base_offset=offset, leader_epoch=epoch)
-            log.append_as_follower(valid(batch), now_ms=0)
+            log.append_as_follower(run_of(batch), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
@@ -400,7 +401,7 @@ async def test_a_diverging_mirror_is_cut_and_continues(tmp_path: Path) -> None:
         ours, theirs = mirror_log(target), source.log("t")
         assert ours is not None
         other = batch_of([(b"k", b"lost")], base_offset=3, leader_epoch=theirs.leader_epoch)
-        ours.append_as_follower(valid(other), now_ms=0)
+        ours.append_as_follower(run_of(other), now_ms=0)
         target.broker.group_commit.appended(ours)
         await target.broker.group_commit.durable(ours, Offset(4))
         generation = ours.generation
@@ -503,7 +504,7 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
             base_sequence=0,
             is_transactional=True,
         )
-        log.append_as_follower(valid(begun), now_ms=0)
+        log.append_as_follower(run_of(begun), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
@@ -727,3 +728,33 @@ def committed(log: PartitionLog) -> tuple[int, list[tuple[int, int]]]:
     for region in read.regions:
         region.release()
     return log.last_stable_offset, list(read.aborted)
+
+
+async def test_a_batch_larger_than_a_run_is_copied(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", max_message_bytes=str(4 << 20))
+        for size in (10, 2 * RUN_BYTES_MAX, 20):
+            await source.produce("t", batch_of([(b"k", bytes(size))]))
+        await link(target, source)
+        records = await until_equal(source, target)
+        assert [len(each.value or b"") for each in records] == [10, 2 * RUN_BYTES_MAX, 20]
+
+
+async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_them(
+    tmp_path: Path,
+) -> None:
+    """An operator has restored a topic's directory, but not the counter beside it."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        await link(target, source)
+        await until_equal(source, target)
+        ours = target.log("t")
+        later = batch_of([(b"k", b"later")], base_offset=1, leader_epoch=70)
+        ours.append_as_follower(run_of(later), now_ms=0)
+        target.broker.group_commit.appended(ours)
+        await target.broker.replication.promote("t", is_forced=True)
+        assert ours.leader_epoch == 71
+        (directory,) = target.broker.directories
+        counter = Path(directory.path) / START_COUNTER
+        assert int(counter.read_text()) == 71

@@ -31,6 +31,8 @@ MANIFESTS = st.builds(
     log_start_offset=INT64,
     clean_offset=INT64,
     truncate_to=INT64,
+    has_aborted_file=st.booleans(),
+    has_unfinished_pass=st.booleans(),
     segments=st.lists(ROWS, max_size=4).map(tuple),
 )
 

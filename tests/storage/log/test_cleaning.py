@@ -15,7 +15,7 @@ from storage.log.cleaning_view import CleaningView
 from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, records_in, valid
+from tests.harness.log_builder import batch_of, records_in, run_of, valid
 from tests.harness.log_home import LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -294,7 +294,7 @@ def test_batch_whose_last_records_were_cleaned_still_covers_its_offsets() -> Non
     batch = build_batch(
         [Record(offset=0, timestamp=1, key=b"k", value=b"v")], base_offset=0, last_offset=9
     )
-    log.append_as_follower(valid(batch), now_ms=0)
+    log.append_as_follower(run_of(batch), now_ms=0)
     assert log.log_end_offset == 10
     recovered = LogHome(home.fs.after_crash(Loss.NOTHING, Random(0))).open()  # type: ignore[attr-defined]
     assert recovered.log_end_offset == 10

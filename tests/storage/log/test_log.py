@@ -15,7 +15,7 @@ from storage.formats.config_property import LONG_MAX
 from storage.log.log import Appended, PartitionLog
 from storage.log.opening import create_log
 from storage.segment.reader import Isolation, ReadResult
-from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
+from tests.harness.log_builder import KeyValue, batch_of, records_in, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -87,9 +87,9 @@ def test_duplicate_of_an_idempotent_batch_is_answered_and_not_written() -> None:
 def test_follower_keeps_offsets_and_may_leave_gaps_but_not_go_back() -> None:
     log = home_of().create()
     batch = batch_of([(b"k", b"v")], base_offset=10, leader_epoch=3)
-    assert log.append_as_follower(valid(batch), now_ms=0) == Appended(Offset(10), Offset(11))
+    assert log.append_as_follower(run_of(batch), now_ms=0) == Appended(Offset(10), Offset(11))
     with pytest.raises(ValueError, match="offset 10 is below 11"):
-        log.append_as_follower(valid(batch), now_ms=0)
+        log.append_as_follower(run_of(batch), now_ms=0)
     publish(log)
     assert fetch(log, 0) == [10]
     assert log.reader.end_offset_for_epoch(Epoch(3)) == (3, 11)
@@ -100,10 +100,9 @@ def test_follower_takes_the_epochs_of_its_leader_over_appends_gaps_rolls_and_a_c
     log = home.create(epoch=9)
     pairs = [(b"k", bytes(300))]
     for offset, epoch in ((0, 2), (1, 2), (4, 2), (5, 5), (7, 5), (8, 6)):
-        batch = valid(batch_of(pairs, base_offset=offset, leader_epoch=epoch))
-        assert log.append_as_follower(batch, now_ms=0) == Appended(
-            Offset(offset), Offset(offset + 1)
-        )
+        run = run_of(batch_of(pairs, base_offset=offset, leader_epoch=epoch))
+        appended = log.append_as_follower(run, now_ms=0)
+        assert appended == Appended(Offset(offset), Offset(offset + 1))
     assert len(log.segments) > 2
     publish(log)
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
@@ -115,7 +114,7 @@ def test_follower_takes_the_epochs_of_its_leader_over_appends_gaps_rolls_and_a_c
 def test_gap_before_a_followers_batch_is_of_the_batches_epoch_not_of_its_own() -> None:
     log = home_of().create(epoch=9)
     far = batch_of([(b"k", b"v")], base_offset=5 << 31, leader_epoch=3)
-    log.append_as_follower(valid(far), now_ms=0)
+    log.append_as_follower(run_of(far), now_ms=0)
     assert log.epochs.entries == ((3, 0),)
 
 
@@ -280,7 +279,7 @@ def test_offsets_that_span_more_than_an_int32_roll() -> None:
     log = home_of().create()
     append(log)
     far = batch_of([(b"k", b"v")], base_offset=1 << 31)
-    log.append_as_follower(valid(far), now_ms=0)
+    log.append_as_follower(run_of(far), now_ms=0)
     assert [segment.base_offset for segment in log.segments] == [0, 1]
     publish(log)
     assert fetch(log, 1) == [1 << 31]
@@ -451,7 +450,7 @@ def test_offsets_far_beyond_an_empty_log_are_taken() -> None:
     far = 5 << 31
     for number in range(3):
         batch = batch_of([(b"k", b"v")], base_offset=far + number)
-        assert log.append_as_follower(valid(batch), now_ms=0).base_offset == far + number
+        assert log.append_as_follower(run_of(batch), now_ms=0).base_offset == far + number
     publish(log)
     assert fetch(log, 0)[0] == far
     assert log.log_end_offset == far + 3

@@ -21,7 +21,7 @@ from storage.log.log_start import DeletedSegment
 from storage.log.retention import DeletionReason
 from storage.segment.reader import Isolation, ReadResult, SegmentRegion, find_region
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -326,7 +326,7 @@ def test_epochs_below_the_log_start_are_forgotten_as_kafka_does() -> None:
     log = home.create(epoch=1)
     for epoch in (1, 2, 3):
         log.append_as_follower(
-            valid(batch_of([(b"k", b"v")] * 4, base_offset=4 * epoch, leader_epoch=epoch)),
+            run_of(batch_of([(b"k", b"v")] * 4, base_offset=4 * epoch, leader_epoch=epoch)),
             now_ms=0,
         )
     log.advance_high_watermark(log.sync())

@@ -9,7 +9,7 @@ from protocol.wire.numbers import Epoch, Offset
 from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -95,7 +95,7 @@ def test_log_that_starts_over_has_no_old_epochs() -> None:
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
     assert left.open().epochs.entries == ()
     batch = batch_of([(b"k", b"v")], base_offset=50, leader_epoch=4)
-    log.append_as_follower(valid(batch), now_ms=0)
+    log.append_as_follower(run_of(batch), now_ms=0)
     assert log.reader.end_offset_for_epoch(Epoch(2)) == (2, 50)
 
 

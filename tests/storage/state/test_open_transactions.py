@@ -9,7 +9,7 @@ from storage.formats.config_property import LONG_MAX
 from storage.segment.reader import Isolation, ReadResult
 from storage.state.open_transactions import OpenTransactions
 from tests.harness.compacted_log import CompactedLog
-from tests.harness.log_builder import headers_in, valid
+from tests.harness.log_builder import headers_in, run_of
 from tests.harness.transactional_producer import TransactionalProducer
 
 
@@ -193,7 +193,7 @@ def test_a_followers_log_knows_its_transactions_too() -> None:
     leader, follower = CompactedLog(), CompactedLog()
     TransactionalProducer(leader, 1).send((b"a", b"1"))
     copy = bytearray(leader.log.segments[-1].files.open().read_at(0, 1 << 20))
-    follower.log.append_as_follower(valid(copy), now_ms=1)
+    follower.log.append_as_follower(run_of(copy), now_ms=1)
     follower.make_durable()
     assert (follower.log.last_stable_offset, follower.log.high_watermark) == (0, 1)
 
