@@ -35,6 +35,29 @@ from cleaner.kernel.digest cimport (
     kp_hash128,
     kp_xxh3,
 )
+from cleaner.kernel.offset_slots cimport (
+    KP_PUT_FULL,
+    kp_offset_slots,
+    kp_slot,
+    kp_slots_clear,
+    kp_slots_get,
+    kp_slots_map,
+    kp_slots_prefetch,
+    kp_slots_put,
+    kp_slots_spill,
+    kp_slots_take,
+    kp_slots_tally,
+    kp_slots_unmap,
+    kp_tally,
+)
+from cleaner.kernel.siphash cimport (
+    kp_sip128,
+    kp_sip_hash,
+    kp_sip_key,
+    kp_sip_key_of,
+    kp_sip_load64,
+    kp_sip_store64,
+)
 from cleaner.kernel.table_digest cimport kp_table_record
 from protocol.records.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
@@ -83,47 +106,6 @@ from cleaner.rules.step import (
 from protocol.records.compression import Codec, compress, decompress
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from storage.formats.key_totals import KeyTotals
-
-cdef extern from "siphash.h" nogil:
-    ctypedef struct kp_sip_key:
-        pass
-    ctypedef struct kp_sip_hash:
-        uint64_t low
-        uint64_t high
-    kp_sip_key kp_sip_key_of(const uint8_t *secret)
-    kp_sip_hash kp_sip128(const kp_sip_key *key, const uint8_t *data, size_t size)
-    uint64_t kp_sip_load64(const uint8_t *from_)
-    void kp_sip_store64(uint8_t *to, uint64_t word)
-
-cdef extern from "offset_slots.h" nogil:
-    ctypedef struct kp_slot:
-        pass
-    ctypedef struct kp_offset_slots:
-        kp_slot *slots
-        size_t slot_count
-        size_t home_count
-        uint64_t part
-        uint64_t parts
-        size_t size
-        uint64_t offset_sum
-    ctypedef struct kp_tally:
-        uint64_t count
-        uint64_t sum
-    enum:
-        KP_PUT_FULL
-    size_t kp_slots_spill(size_t slot_count)
-    int kp_slots_map(kp_offset_slots *slots)
-    int kp_slots_clear(
-        kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
-    )
-    void kp_slots_unmap(kp_offset_slots *slots)
-    int kp_slots_take(const kp_offset_slots *slots, kp_sip_hash hash)
-    void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
-    int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
-    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
-    void kp_slots_tally(
-        const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
-    )
 
 SLOT_BYTES = sizeof(kp_slot)
 

@@ -9,6 +9,17 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from cleaner.kernel.offset_slots cimport (
+    KP_PUT_FULL,
+    KP_SPILL_MAX,
+    kp_offset_slots,
+    kp_slots_clear,
+    kp_slots_get,
+    kp_slots_map,
+    kp_slots_put,
+    kp_slots_unmap,
+)
+from cleaner.kernel.siphash cimport kp_sip128, kp_sip_key, kp_sip_key_of
 from cleaner.rules.step import LiveStep
 from protocol.internal_topics.coordinator_records import UnknownRecord
 from protocol.records.commit_format cimport (
@@ -44,32 +55,6 @@ from protocol.records.record_format cimport (
 from protocol.records.row_sum cimport kp_row_add, kp_row_free, kp_row_sum
 from protocol.wire.errors import CorruptBatch, UnsupportedCodec
 
-cdef extern from "siphash.h" nogil:
-    ctypedef struct kp_sip_key:
-        pass
-    ctypedef struct kp_sip_hash:
-        uint64_t low
-        uint64_t high
-    kp_sip_key kp_sip_key_of(const uint8_t *secret)
-    kp_sip_hash kp_sip128(const kp_sip_key *key, const uint8_t *data, size_t size)
-
-cdef extern from "offset_slots.h" nogil:
-    ctypedef struct kp_slot:
-        pass
-    ctypedef struct kp_offset_slots:
-        kp_slot *slots
-        size_t slot_count
-        size_t size
-    enum:
-        KP_PUT_FULL
-        KP_SPILL_MAX
-    int kp_slots_map(kp_offset_slots *slots)
-    int kp_slots_clear(
-        kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
-    )
-    void kp_slots_unmap(kp_offset_slots *slots)
-    int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
-    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
 
 cdef enum:
     NO_PRODUCER = -1

@@ -1,0 +1,37 @@
+"""Declarations of `offset_slots.h` for compiled modules; see there for the meaning of each name."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from cleaner.kernel.siphash cimport kp_sip_hash
+
+
+cdef extern from "offset_slots.h" nogil:
+    ctypedef struct kp_slot:
+        pass
+    ctypedef struct kp_offset_slots:
+        kp_slot *slots
+        size_t slot_count
+        size_t home_count
+        uint64_t part
+        uint64_t parts
+        size_t size
+        uint64_t offset_sum
+    ctypedef struct kp_tally:
+        uint64_t count
+        uint64_t sum
+    enum:
+        KP_PUT_FULL
+        KP_SPILL_MAX
+    size_t kp_slots_spill(size_t slot_count)
+    int kp_slots_map(kp_offset_slots *slots)
+    int kp_slots_clear(
+        kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
+    )
+    void kp_slots_unmap(kp_offset_slots *slots)
+    int kp_slots_take(const kp_offset_slots *slots, kp_sip_hash hash)
+    void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
+    int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
+    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+    void kp_slots_tally(
+        const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
+    )
