@@ -29,6 +29,7 @@ from bench.cleaner.mostly_clean import mostly_clean_figures
 from bench.cleaner.verified import verification_figures
 from bench.cleaner.workers import workers_figures
 from bench.clients.authorization import authorization_figures
+from bench.clients.checkpoints import checkpoint_figures
 from bench.clients.compressed import compressed_figures
 from bench.clients.follower_append import follower_append_figures
 from bench.clients.group_commit import group_commit_figures
@@ -79,6 +80,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "mostly_clean": mostly_clean_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
+    "checkpoints": checkpoint_figures,
     "mirrors": mirror_figures,
     "follower_append": follower_append_figures,
     "aborted": aborted_figures,

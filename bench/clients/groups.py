@@ -54,20 +54,21 @@ def load_figures(pairs: int) -> list[Figure]:
     """Measure the time from fork until all groups are served."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        asyncio.run(_fill(data, COMMITS_EACH))
+        asyncio.run(fill(data, COMMITS_EACH))
         written = loaded_figure("before compaction", data, pairs)
         asyncio.run(_compact(data))
         compacted = loaded_figure("after compaction", data, pairs)
         dirty = Path(folder) / "dirty"
         # Its clean stop makes the checkpoints.
-        asyncio.run(_fill(dirty, COMMITS_UNCLEANED))
+        asyncio.run(fill(dirty, COMMITS_UNCLEANED))
         times = f"committed {COMMITS_UNCLEANED} times"
         checked = loaded_figure(f"{times}, with checkpoints", dirty, pairs, has_checkpoints=True)
         unchecked = loaded_figure(f"{times}, without checkpoints", dirty, pairs)
         return [written, compacted, checked, unchecked]
 
 
-def _remove_checkpoints(data: Path) -> None:
+def remove_checkpoints(data: Path) -> None:
+    """Remove the checkpoints of all partitions."""
     for path in data.glob("__*/*.checkpoint"):
         path.unlink()
 
@@ -77,18 +78,18 @@ def loaded_figure(when: str, data: Path, pairs: int, *, has_checkpoints: bool = 
 
     def load() -> float:
         if not has_checkpoints:
-            _remove_checkpoints(data)
+            remove_checkpoints(data)
         return milliseconds_to_load(command, port)
 
     port = free_port()
     command = broker_command(port, data, "log.cleaner.enable=false")
     empty_port = free_port()
     empty = broker_command(empty_port, data.with_name("empty"), "log.cleaner.enable=false")
-    size = sum(path.stat().st_size for path in _segments(data))
+    size = sum(path.stat().st_size for path in segments(data))
     if not has_checkpoints:
-        _remove_checkpoints(data)
+        remove_checkpoints(data)
     with running(command, port) as pid:
-        _wait_until_loaded(port)
+        wait_until_loaded(port)
         megabytes = resident_bytes(pid) / 1e6
     return interleaved(
         f"time to serve 1,000 groups with 1,000,000 committed offsets, {when}",
@@ -104,18 +105,19 @@ def loaded_figure(when: str, data: Path, pairs: int, *, has_checkpoints: bool = 
 def milliseconds_to_load(command: Sequence[str], port: int) -> float:
     started = time.perf_counter()
     with running(command, port):
-        _wait_until_loaded(port)
+        wait_until_loaded(port)
         return 1e3 * (time.perf_counter() - started)
 
 
-def _wait_until_loaded(port: int) -> None:
+def wait_until_loaded(port: int) -> None:
     """Request the list of groups until the broker returns one."""
     with connected(port) as connection:
         while struct.unpack_from(">h", connection.ask(framed(16, 0, 1, b"")), 4)[0] == LOADING:
             time.sleep(0.005)
 
 
-def _segments(data: Path) -> list[Path]:
+def segments(data: Path) -> list[Path]:
+    """Returns the segments of the partitions that have groups."""
     return sorted(data.glob("__consumer_offsets.*/*/*.log"))
 
 
@@ -130,12 +132,14 @@ def _broker(data: Path) -> Broker:
     return Broker(BrokerConfig.from_texts(texts), files=LocalFileSystem(), clock=SystemClock())
 
 
-async def _fill(data: Path, times: int) -> None:
+async def fill(data: Path, times: int) -> None:
     """Commit all offsets several times, one batch per group."""
     broker = _broker(data)
     await broker.start()
     topic = broker.groups.topic
     await topic.ensure()
+    # A clean stop makes checkpoints of the partitions that are served.
+    await broker.groups.table.loads.loaded()
     batches = [(f"group-{number}", _commits(f"group-{number}")) for number in range(GROUPS)]
     for _ in range(times):
         for group, batch in batches:
@@ -143,6 +147,9 @@ async def _fill(data: Path, times: int) -> None:
             view = memoryview(bytearray(batch))
             log.append_as_leader(ValidBatch(read_header(view), view), now_ms=broker.clock.now_ms())
             broker.group_commit.appended(log)
+    # A checkpoint covers what is durable.
+    for log in {topic.log_of(topic.partition_of(group)) for group, _ in batches}:
+        await broker.group_commit.durable(log, log.log_end_offset)
     await broker.stop()
 
 
