@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.base.bare_log import identity, now_ms, opening
 from bench.base.figure import Figure, interleaved
-from bench.cleaner.cleaned_log import CONFIG, identity, now_ms, opening
+from bench.cleaner.cleaned_log import CONFIG
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.base.bare_log import BACKGROUND, identity, now_ms, opening
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CleanerSettings
@@ -20,47 +20,15 @@ from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.rules.pick import assess
 from cleaner.rules.report import PassReport
 from protocol.records.batch_header import stamp
-from protocol.wire.numbers import Epoch
 from server.run import HEAP_BLOCK_BYTES_MAX
-from server.runtime.background import Background
 from storage.batches.validate import Refused, validate_batch
 from storage.files.local_files import LocalFileSystem
 from storage.formats.log_config import LogConfig
-from storage.formats.log_identity import LogIdentity
-from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
-from storage.log.opening import LogOpening, create_log, open_log
+from storage.log.opening import create_log, open_log
 
 SEGMENT_BYTES = 128 << 20
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
-TOPIC = TopicPartition("bench", 0)
-TOPIC_ID = uuid.UUID(int=1)
-BACKGROUND = Background()
-"""Removes replaced segments beside the pass, as the broker does."""
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def identity(directory: Path) -> LogIdentity:
-    return LogIdentity(
-        topic_partition=TOPIC,
-        topic_id=TOPIC_ID,
-        directory=str(directory),
-        directory_id="bench",
-        hash_key=bytes(range(16)),
-    )
-
-
-def opening(*, is_clean: bool) -> LogOpening:
-    return LogOpening(
-        leader_epoch=Epoch(1),
-        background=BACKGROUND.submit,
-        on_failure=lambda error: None,
-        now_ms=now_ms(),
-        is_clean=is_clean,
-    )
 
 
 def build_log(directory: Path, batches: Iterable[bytes]) -> None:

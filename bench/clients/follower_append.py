@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.base.bare_log import identity, opening
 from bench.base.batches import keyed_batch
 from bench.base.figure import Figure, of_pairs
-from bench.cleaner.cleaned_log import identity, opening
 from protocol.records.batch_header import PRODUCER_ID_AT, read_header, seal, stamp
 from protocol.wire.numbers import Epoch, Offset
 from storage.batches.batch_run import RUN_BYTES_MAX, check_run

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.base.bare_log import BACKGROUND, identity
 from bench.base.batches import tombstone_batch
 from bench.base.figure import Figure, of_pairs
 from bench.base.processes import tree_cpu_seconds
-from bench.cleaner.cleaned_log import BACKGROUND, build_log, free_meter, identity, opened
+from bench.cleaner.cleaned_log import build_log, free_meter, opened
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.clean import clean
 from cleaner.remote.commit import commit
