@@ -158,13 +158,13 @@ class SourceCopier:
             if topic_id is None:
                 mirror.answered(self._judge.judge(mirror, SourceAnswer()))
                 continue
-            place = mirror.place
+            log = mirror.log
             asked.append(
                 Asked(
-                    partition=mirror.log.topic_partition,
+                    partition=log.topic_partition,
                     topic_id=topic_id,
-                    end=place.end,
-                    last_epoch=place.last_epoch if mirror.asks_epoch else NO_EPOCH,
+                    end=log.log_end_offset,
+                    last_epoch=log.epochs.latest if mirror.asks_epoch else NO_EPOCH,
                 )
             )
         return asked
@@ -203,6 +203,9 @@ class SourceCopier:
         if not mirror.is_asking:
             return  # It was paused or promoted meanwhile.
         answer = fetched.answer
+        if not len(fetched.records) and mirror.is_level_as_before(answer):
+            mirror.noted(answer)
+            return
         if len(fetched.records) and not self._judge.may_have_gaps():
             answer = replace(answer, first_gap=_first_gap(mirror, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
@@ -216,6 +219,7 @@ class SourceCopier:
             # The source has forgotten its epochs with its records: it cannot compare.
             mirror.asks_epoch = False
         elif action is Action.APPEND:
+            mirror.judged(answer)
             if len(fetched.records):
                 self._turn += 1
                 mirror.turn, mirror.asks_epoch = self._turn, True

@@ -1,7 +1,8 @@
 """One link: finds the source's topics, makes their mirrors, and runs a copier for each of its brokers.
 
     every 30 s, or when a copier asks   topics, partitions, properties and leaders of the source
-    every second                        slots: how far each mirror is, as a group's offsets
+    every second                        slots that have changed: how far each mirror is, as a group's
+                                        offsets
     always                              copiers, one for each broker of the source (`copying.py`)
 
 The link decides what an answer means for a partition (`findings.py`), because it knows the source's
@@ -31,12 +32,8 @@ from server.replication.link_spec import LinkSpec
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
-from server.replication.slots import (
-    commit_slots,
-    coordinator_address,
-    safe_ms_of,
-    stored_slots,
-)
+from server.replication.slot_content import safe_ms_of
+from server.replication.slots import commit_slots, coordinator_address, stored_slots
 from server.replication.source_topics import FoundTopics, find_topics
 from server.replication.state_table import Event, Guard
 from server.replication.writer import MirrorWriter
@@ -245,9 +242,9 @@ class Link:
                     await asyncio.sleep(SLOTS_SECONDS)
 
     async def _commit(self, coordinator: BrokerClient) -> None:
-        ids = {name: each.facts.topic_id for name, each in self._found.topics.items()}
-        mirrors = [each for each in self._mirrors.values() if each.log.topic_partition.topic in ids]
-        await commit_slots(coordinator, self.spec.group, mirrors, ids, self._now_ms)
+        topics = {name: each.facts for name, each in self._found.topics.items()}
+        mirrors = list(self._mirrors.values())
+        await commit_slots(coordinator, self.spec.group, mirrors, topics, self._now_ms)
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from protocol.wire.numbers import Offset
 from server.client.pauses import MIRROR, Pauses
 from server.replication.divergence import Place
 from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
+from server.replication.slot_content import SlotContent
 from server.replication.state_table import (
     MIRROR_STATES,
     Action,
@@ -24,6 +24,10 @@ from server.replication.tombstones import TombstoneWatch
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
+
+JUDGE_EVERY_MS = 5_000
+"""How often an answer is judged that only repeats that there is nothing new: a thousand idle mirrors get
+two thousand of them a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Mirror:
     """The copy of one partition."""
 
     __slots__ = (
+        "_judged",
+        "_judged_ms",
         "_now_ms",
         "_pauses",
         "asks_epoch",
@@ -103,13 +109,16 @@ class Mirror:
         self.attempts = 0
         self.next_attempt_ms: int | None = None
         self.source_end = UNKNOWN
-        self.slot: tuple[Offset, str] | None = None
-        """The offset and metadata last committed at the source; None before the first commit."""
+        self.slot: SlotContent | None = None
+        """What was last committed at the source; None before the first commit."""
         self.slot_ms = 0
         # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
         # before anything is copied.
         is_new = safe_ms is None and self.is_empty
         self.tombstones = TombstoneWatch(now_ms() if is_new else safe_ms)
+        self._judged: SourceAnswer | None = None
+        """The last answer that fitted, and when it came."""
+        self._judged_ms = 0
         self.turn = 0
         """Grows each time the source has sent records: who had them longest ago is asked for first."""
         self.asks_epoch = True
@@ -145,15 +154,15 @@ class Mirror:
         """Whether no record was copied yet."""
         return self.log.log_start_offset == self.log.log_end_offset
 
-    def is_slot_due(self, now_ms: int, metadata: str, renew_ms: int) -> bool:
-        """Returns whether the slot at the source is to be committed."""
-        if self.state is MirrorState.STOPPED:
-            return False
-        return self.slot != (self.log.high_watermark, metadata) or now_ms - self.slot_ms >= renew_ms
+    @property
+    def slot_content(self) -> SlotContent:
+        """What its slot at the source should say now."""
+        safe_ms = self.tombstones.safe_ms
+        return SlotContent(self.log.high_watermark, self.state, self.reason, safe_ms)
 
-    def slot_committed(self, now_ms: int, offset: Offset, metadata: str) -> None:
+    def slot_committed(self, now_ms: int, slot: SlotContent) -> None:
         """Note what the source has."""
-        self.slot, self.slot_ms = (offset, metadata), now_ms
+        self.slot, self.slot_ms = slot, now_ms
 
     def noted(self, answer: SourceAnswer) -> None:
         """Note where the source's log ends, if it says so, before its answer is judged.
@@ -167,6 +176,21 @@ class Mirror:
             source_end=answer.high_watermark,
             end=self.log.high_watermark,
             is_empty=self.is_empty,
+        )
+
+    def judged(self, answer: SourceAnswer) -> None:
+        """Note an answer that fits."""
+        self._judged, self._judged_ms = answer, self._now_ms()
+
+    def is_level_as_before(self, answer: SourceAnswer) -> bool:
+        """Returns whether an answer without records says what one has said a short time ago, and the
+        mirror has everything. Then there is nothing to judge, unless something else has changed, such
+        as the source's topic: so it is judged now and then."""
+        return (
+            self.state is MirrorState.COPYING
+            and answer == self._judged
+            and answer.high_watermark == self.log.high_watermark == self.log.log_end_offset
+            and 0 <= self._now_ms() - self._judged_ms < JUDGE_EVERY_MS
         )
 
     def answered(self, verdict: Verdict) -> Action:

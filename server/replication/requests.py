@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.messages.fetch import (
     FetchPartition,
@@ -37,6 +38,7 @@ from protocol.messages.offset_for_leader_epoch import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.replication.findings import UNKNOWN, SourceAnswer
+from server.replication.slot_content import SlotContent
 from storage.files.files import Buffer
 from storage.formats.topic_partition import TopicPartition
 from storage.state.leader_epochs import UNKNOWN_END, EpochEnd
@@ -46,8 +48,7 @@ EARLIEST, LATEST = -2, -1
 CONSUMER = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(NamedTuple):
     """From where on to fetch one partition."""
 
     partition: TopicPartition
@@ -116,16 +117,17 @@ def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[Topic
     A source fills its answer in the order of the request, so behind a partition with records another
     one may be empty only because there was no room.
     """
-    by_id = {(each.topic_id, each.partition.partition): each.partition for each in asked}
-    by_name = {each: each for each in by_id.values()}
+    by_id: dict[uuid.UUID, dict[int, TopicPartition]] = {}
+    for each in asked:
+        by_id.setdefault(each.topic_id, {})[each.partition.partition] = each.partition
+    # Sources before version 13 name topics. To compare ids takes long, so each is looked up once.
+    by_name = {next(iter(known.values())).topic: known for known in by_id.values()}
     found: dict[TopicPartition, Fetched] = {}
     is_first = True
     for topic in response.responses:
+        known = by_name.get(topic.topic) if topic.topic else by_id.get(topic.topic_id)
         for data in topic.partitions:
-            named = TopicPartition(topic.topic, data.partition_index) if topic.topic else None
-            partition = by_id.get((topic.topic_id, data.partition_index)) or (
-                by_name.get(named) if named else None
-            )
+            partition = None if known is None else known.get(data.partition_index)
             if partition is not None:
                 found[partition] = _fetched(data, is_complete=is_first)
             is_first = is_first and not data.records
@@ -187,17 +189,17 @@ def offsets_answer(response: ListOffsetsResponse) -> dict[TopicPartition, Offset
 
 def slot_request(
     group: str,
-    slots: Mapping[TopicPartition, tuple[Offset, str]],
+    slots: Mapping[TopicPartition, SlotContent],
     topic_ids: Mapping[str, uuid.UUID],
 ) -> OffsetCommitRequest:
-    """Returns the commit of slots: offsets, each with a sentence for the source's operators."""
+    """Returns the commit of slots."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for partition, (offset, sentence) in slots.items():
+    for partition, slot in slots.items():
         by_topic.setdefault(partition.topic, []).append(
             OffsetCommitRequestPartition(
                 partition_index=partition.partition,
-                committed_offset=offset,
-                committed_metadata=sentence,
+                committed_offset=slot.offset,
+                committed_metadata=slot.metadata(),
             )
         )
     return OffsetCommitRequest(

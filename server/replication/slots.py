@@ -1,9 +1,7 @@
 """Commits how far a link's mirrors are, as an ordinary group of the source.
 
-The committed offset of a partition is the mirror's synced end: any tool shows it as the group's lag. Its
-metadata says what a restart needs, and why a mirror does not move:
-
-    {"safe_ms": ..., "state": "copying", "reason": ""}
+The committed offset of a partition is the mirror's synced end: any tool shows it as the group's lag.
+`slot_content.py` has its metadata, and says when there is something new to commit.
 
 A slot is committed before the first fetch, so that a source that holds tombstones for the group holds
 them from the beginning.
@@ -11,9 +9,7 @@ them from the beginning.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.offset_commit import OffsetCommitResponse
@@ -22,37 +18,18 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
+from server.replication.findings import SourceTopic
 from server.replication.mirror import Mirror
 from server.replication.requests import slot_errors, slot_request
+from server.replication.state_table import MirrorState
+from server.runtime.turns import Pace, Turns
 from storage.formats.topic_partition import TopicPartition
 
-REASON_MAX = 500
-"""The most characters of a reason in a slot: Apache Kafka takes 4,096 bytes of metadata."""
 COMMITS_AT_ONCE = 1_000
 RENEW_MS = 3_600_000
 """A slot that does not move is committed once more after this time, so that it does not expire."""
 ONE_GROUP_UNTIL_FIND, ONE_GROUP_UNTIL_FETCH = 3, 7
 """The last versions of FindCoordinator and OffsetFetch that ask for a single group."""
-
-
-def slot_metadata(mirror: Mirror) -> str:
-    """Returns the metadata of a mirror's slot."""
-    content = {
-        "safe_ms": mirror.tombstones.safe_ms,
-        "state": str(mirror.state),
-        "reason": mirror.reason[:REASON_MAX],
-    }
-    return json.dumps(content, separators=(",", ":"))
-
-
-def safe_ms_of(metadata: str | None) -> int | None:
-    """Returns what a slot remembers of `TombstoneWatch.safe_ms`; None if it remembers nothing."""
-    try:
-        content = json.loads(metadata or "")
-    except ValueError:
-        return None
-    found = content.get("safe_ms") if isinstance(content, dict) else None
-    return found if isinstance(found, int) else None
 
 
 async def coordinator_address(client: BrokerClient, group: str) -> str:
@@ -88,34 +65,46 @@ async def stored_slots(
 async def commit_slots(
     client: BrokerClient,
     group: str,
-    mirrors: Sequence[Mirror],
-    topic_ids: Mapping[str, uuid.UUID],
+    mirrors: Iterable[Mirror],
+    topics: Mapping[str, SourceTopic],
     now_ms: Callable[[], int],
 ) -> None:
-    """Commit the slots that have changed. Raises ClientFailed if the source refuses one."""
-    due = [each for each in mirrors if each.is_slot_due(now_ms(), slot_metadata(each), RENEW_MS)]
+    """Commit the slots that have changed, of mirrors of these topics. Raises ClientFailed if the source
+    refuses one."""
+    due, pace = [], Pace(Turns())
+    async for mirror in pace.paced(mirrors):
+        source = topics.get(mirror.log.topic_partition.topic)
+        if source is not None and _is_due(mirror, now_ms(), source.delete_retention_ms):
+            due.append(mirror)
     for start in range(0, len(due), COMMITS_AT_ONCE):
-        await _commit(client, group, due[start : start + COMMITS_AT_ONCE], topic_ids, now_ms)
+        await _commit(client, group, due[start : start + COMMITS_AT_ONCE], topics, now_ms)
+
+
+def _is_due(mirror: Mirror, now_ms: int, delete_retention_ms: int) -> bool:
+    if mirror.state is MirrorState.STOPPED:
+        return False
+    if mirror.slot is None or now_ms - mirror.slot_ms >= RENEW_MS:
+        return True
+    return mirror.slot_content.has_news(mirror.slot, delete_retention_ms)
 
 
 async def _commit(
     client: BrokerClient,
     group: str,
     mirrors: Sequence[Mirror],
-    topic_ids: Mapping[str, uuid.UUID],
+    topics: Mapping[str, SourceTopic],
     now_ms: Callable[[], int],
 ) -> None:
-    slots = {
-        each.log.topic_partition: (each.log.high_watermark, slot_metadata(each)) for each in mirrors
-    }
-    response = await client.call(slot_request(group, slots, topic_ids), OffsetCommitResponse)
-    errors = slot_errors(response, {topic_id: name for name, topic_id in topic_ids.items()})
+    slots = {each.log.topic_partition: each.slot_content for each in mirrors}
+    names = {each.topic: topics[each.topic].topic_id for each in slots}
+    response = await client.call(slot_request(group, slots, names), OffsetCommitResponse)
+    errors = slot_errors(response, {topic_id: name for name, topic_id in names.items()})
     refused = ""
     for mirror in mirrors:
         partition = mirror.log.topic_partition
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
-            mirror.slot_committed(now_ms(), *slots[partition])
+            mirror.slot_committed(now_ms(), slots[partition])
         else:
             refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
     if refused:

@@ -121,7 +121,7 @@ class MirrorWorld:
 
     def _opened(self) -> Mirror:
         mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=self.slot_ms)
-        mirror.slot_committed(0, Offset(0), "")
+        mirror.slot_committed(0, mirror.slot_content)
         commit: Any = Commit(self.random)
         disk: Any = AtOnce()
         directory: Any = self.counter

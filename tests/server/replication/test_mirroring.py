@@ -29,7 +29,7 @@ from server.replication import mirror as mirror_module
 from server.replication.link_spec import parse_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import LinkRefused, UnknownLink
-from server.replication.slots import safe_ms_of
+from server.replication.slot_content import safe_ms_of
 from server.replication.source_topics import find_topics
 from server.topics.making import TopicMaking
 from server.topics.topic import Topic, TopicRefused
