@@ -9,6 +9,7 @@ from server.metadata.features import SPARSE_LOG
 from server.metadata.store import MetadataStore
 from server.replication.link import Link
 from server.replication.link_spec import LinkSpec
+from server.replication.local_groups import LocalGroups
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import Replication
 from server.replication.requests import FetchBounds
@@ -36,16 +37,19 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
         partition_max_bytes=config.replica_fetch_max_bytes,
     )
     mirrors = MirrorTopics(broker.topics)
+    groups = LocalGroups(broker.offsets, broker.clock.now_ms)
 
     def link_of(spec: LinkSpec) -> Link:
         return Link(
             spec,
             mirrors,
             writer,
+            groups,
             bounds=bounds,
             cluster_id=broker.node.cluster_id,
             sparse_level=lambda: broker.features.levels[SPARSE_LOG],
             now_ms=broker.clock.now_ms,
+            monotonic=broker.clock.monotonic,
         )
 
     return Replication(store, broker.topics, link_of)

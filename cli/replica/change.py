@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import typer
 
-from cleaner.rules.text import count_text
 from cli.base.access import properties_of_file
 from cli.base.command_end import complain
 from cli.base.output import print_json
@@ -27,7 +27,9 @@ class NewLink:
     source_config: Path | None
     topics: list[str]
     patterns: list[str]
+    groups: list[str]
     compaction: str
+    bytes_per_second: int | None
 
     def body(self) -> str:
         """Returns the JSON of the request. Raises CommandFailed if the file cannot be read."""
@@ -37,7 +39,9 @@ class NewLink:
             "properties": dict(properties),
             "topics": self.topics,
             "patterns": self.patterns,
+            "groups": self.groups,
             "compaction": self.compaction,
+            "bytes_per_second": self.bytes_per_second,
         }
         return json.dumps(content)
 
@@ -57,6 +61,14 @@ async def create_link(url: str, link: NewLink, *, as_json: bool) -> int:
         typer.echo(
             f"created link {link.name}; kompakt replica status {link.name} shows its progress"
         )
+    return 0
+
+
+async def alter_link(url: str, name: str, changes: Mapping[str, object]) -> int:
+    """Change a link. Returns the exit code."""
+    async with connected(url, root=ROOT) as client:
+        await client.call("PATCH", link_path(name), body=json.dumps(changes))
+    typer.echo(f"changed link {name}")
     return 0
 
 
@@ -96,7 +108,6 @@ async def promote_mirror(url: str, topic: str, *, is_forced: bool, as_json: bool
 
 def _print_promoted(topic: str, done: Json) -> None:
     missing = done["missing"]
-    lacking = f"; it lacks records of {count_text(len(missing), 'partition')}:" if missing else ""
-    typer.echo(f"{topic} is an ordinary topic now{lacking}")
+    typer.echo(f"{topic} is an ordinary topic now{'; it lacks:' if missing else ''}")
     for sentence in missing:
         typer.echo(f"  {sentence}")

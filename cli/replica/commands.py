@@ -20,6 +20,24 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+NO_LIMIT = 0
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        metavar="REGEX",
+        help="Consumer groups of the source whose committed offsets go along; may be repeated.",
+    ),
+]
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        "--bytes-per-second",
+        metavar="BYTES",
+        min=NO_LIMIT,
+        help="How fast the link copies at most; 0: no limit.",
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of a link.")]
 
 
@@ -47,6 +65,7 @@ def create(
             "--pattern", metavar="REGEX", help="Topics whose whole name matches; may be repeated."
         ),
     ] = None,
+    group: Groups = None,
     compaction: Annotated[
         str,
         typer.Option(
@@ -55,6 +74,7 @@ def create(
             " history while the source forgets.",
         ),
     ] = "off",
+    bytes_per_second: Rate = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +87,9 @@ def create(
         source_config=source_config,
         topics=topic or [],
         patterns=pattern or [],
+        groups=group or [],
         compaction=compaction,
+        bytes_per_second=bytes_per_second or None,
     )
     run(lambda: create_link(url, link, as_json=as_json))
 
@@ -88,6 +110,29 @@ def status(name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     from cli.replica.show import show_link
 
     run(lambda: show_link(url, name, as_json=as_json))
+
+
+@app.command()
+@with_access
+def alter(
+    name: Name,
+    bytes_per_second: Rate = None,
+    group: Groups = None,
+    no_groups: Annotated[
+        bool, typer.Option("--no-groups", help="No longer take committed offsets along.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Change how fast a link copies, or which groups go along, at once. The groups replace those
+    before."""
+    from cli.replica.change import alter_link
+
+    changes: dict[str, object] = {}
+    if bytes_per_second is not None:
+        changes["bytes_per_second"] = bytes_per_second or None
+    if group or no_groups:
+        changes["groups"] = [] if no_groups else group
+    run(lambda: alter_link(url, name, changes))
 
 
 @app.command()

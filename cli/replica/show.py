@@ -33,7 +33,8 @@ async def show_links(url: str, *, as_json: bool) -> int:
 
 
 async def show_link(url: str, name: str, *, as_json: bool) -> int:
-    """Print the partitions of a link. Returns 1 unless all are copied."""
+    """Print the partitions of a link. Returns 1 unless all are copied, and the groups' offsets taken
+    along."""
     async with connected(url, root=ROOT) as client:
         link = await client.call("GET", link_path(name))
     if as_json:
@@ -41,7 +42,9 @@ async def show_link(url: str, name: str, *, as_json: bool) -> int:
     else:
         _print_link(link)
     is_well = all(each["state"] == COPYING for each in link["partitions"])
-    return 0 if is_well and not link["reason"] and not link["problems"] else EXIT_FAILED
+    groups = link.get("group_offsets") or {"problems": {}}
+    problems = link["reason"] or link["problems"] or groups["problems"]
+    return 0 if is_well and not problems else EXIT_FAILED
 
 
 def _link_row(link: Json) -> tuple[str, ...]:
@@ -59,11 +62,15 @@ def _link_row(link: Json) -> tuple[str, ...]:
 
 
 def _print_link(link: Json) -> None:
-    typer.echo(f"link {link['name']} to {link.get('bootstrap', '(unknown)')}")
+    rate = link.get("bytes_per_second")
+    limit = "" if rate is None else f", at most {count_text(rate, 'byte')} a second"
+    typer.echo(f"link {link['name']} to {link.get('bootstrap', '(unknown)')}{limit}")
     if link["reason"]:
         typer.echo(f"the source cannot be followed: {link['reason']}")
     for topic, problem in link["problems"].items():
         typer.echo(f"topic {topic} is not mirrored: {problem}")
+    if (groups := link.get("group_offsets")) is not None:
+        _print_groups(groups)
     if not link["partitions"]:
         typer.echo("no partition is mirrored yet")
         return
@@ -84,3 +91,17 @@ def _print_link(link: Json) -> None:
         f"{count_text(sum(each['lag'] for each in link['partitions']), 'offset')} behind; a compacted"
         " source has fewer records than offsets"
     )
+
+
+def _print_groups(groups: Json) -> None:
+    synced_ms = groups["synced_ms"]
+    when = "not synced yet" if synced_ms is None else f"last synced {time_text(synced_ms)}"
+    texts = [f"committed offsets of {count_text(groups['groups'], 'group')}", when]
+    if groups["with_members"]:
+        left = count_text(groups["with_members"], "group")
+        texts.append(f"{left} left alone because of members here")
+    if groups["waiting"]:
+        texts.append(f"{count_text(groups['waiting'], 'offset')} waiting for records")
+    typer.echo(", ".join(texts))
+    for subject, problem in groups["problems"].items():
+        typer.echo(f"  {subject}: {problem}")

@@ -83,6 +83,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("GET", LINKS): DESCRIBE,
     ("GET", LINK): DESCRIBE,
     ("PUT", LINK): ALTER,
+    ("PATCH", LINK): ALTER,
     ("DELETE", LINK): ALTER,
     ("POST", LINK + "/pause"): ALTER,
     ("POST", LINK + "/resume"): ALTER,

@@ -4,6 +4,7 @@
     GET    /v1/links/<link>             200 link; 404
     PUT    /v1/links/<link>             201 link: it is created and started; 400, 409 if there is one
                                         (`server/replication/link_spec.py` has the body)
+    PATCH  /v1/links/<link>             200 link: with the changed "bytes_per_second" or "groups"; 400
     DELETE /v1/links/<link>             200 {}; 409 while it has mirrors
     POST   /v1/links/<link>/pause       200 link
     POST   /v1/links/<link>/resume      200 link; also retries what has failed, and starts a link that
@@ -11,8 +12,10 @@
     POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
                                         ?force=true also if it lacks records; else 409 with "missing"
 
-A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "compaction", "paused",
-"reason": why the source does not answer, "problems": {topic: sentence}, "partitions": [{"topic",
+A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "groups", "compaction",
+"bytes_per_second", "paused", "reason": why the source does not answer, "problems": {topic: sentence},
+"group_offsets": null or {"groups", "synced_ms", "waiting", "with_members", "problems": {group or broker:
+sentence}} (`server/replication/group_sync.py`), "partitions": [{"topic",
 "partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag", "attempts",
 "next_attempt_ms", "cut_records", "skipped_records"}, ...]}
 """
@@ -48,6 +51,7 @@ class LinkRoutes:
             web.get(LINKS, _refusing(self._list)),
             web.get(LINK, _refusing(self._show)),
             web.put(LINK, _refusing(self._create)),
+            web.patch(LINK, _refusing(self._alter)),
             web.delete(LINK, _refusing(self._delete)),
             web.post(LINK + "/pause", _refusing(self._pause)),
             web.post(LINK + "/resume", _refusing(self._resume)),
@@ -68,14 +72,20 @@ class LinkRoutes:
 
     async def _create(self, request: web.Request) -> web.Response:
         links, name = self._running(), request.match_info["link"]
-        if request.content_length is None or request.content_length > LINK_BYTES_MAX:
-            raise CompactionRefused(413, f"send a link of at most {LINK_BYTES_MAX} bytes as JSON")
         try:
-            spec = parse_link(name, await request.read())
+            spec = parse_link(name, await _body(request))
         except BadLink as error:
             raise CompactionRefused(400, str(error)) from error
         await links.create(spec)
         return web.json_response(links.shown_one(name), status=201)
+
+    async def _alter(self, request: web.Request) -> web.Response:
+        links, name = self._running(), request.match_info["link"]
+        try:
+            await links.alter(name, await _body(request))
+        except BadLink as error:
+            raise CompactionRefused(400, str(error)) from error
+        return web.json_response(links.shown_one(name))
 
     async def _delete(self, request: web.Request) -> web.Response:
         await self._running().delete(request.match_info["link"])
@@ -97,6 +107,12 @@ class LinkRoutes:
         topic = request.match_info["topic"]
         missing = await self._running().promote(topic, is_forced=is_forced)
         return web.json_response({"missing": missing})
+
+
+async def _body(request: web.Request) -> bytes:
+    if request.content_length is None or request.content_length > LINK_BYTES_MAX:
+        raise CompactionRefused(413, f"send a link of at most {LINK_BYTES_MAX} bytes as JSON")
+    return await request.read()
 
 
 def _refusing(

@@ -26,6 +26,7 @@ from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
+from server.replication.fetch_pace import FetchPace
 from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
 from server.replication.gap_epoch import AskEpochEnd, epoch_of_gap
 from server.replication.mirror import Mirror
@@ -76,7 +77,7 @@ class Judge(Protocol):
 class SourceCopier:
     """Follows the partitions of one broker of the source."""
 
-    __slots__ = ("_access", "_address", "_bounds", "_judge", "_led", "_turn", "_writer")
+    __slots__ = ("_access", "_address", "_bounds", "_judge", "_led", "_pace", "_turn", "_writer")
 
     def __init__(
         self,
@@ -86,11 +87,13 @@ class SourceCopier:
         judge: Judge,
         writer: MirrorWriter,
         bounds: FetchBounds,
+        pace: FetchPace,
     ) -> None:
         """
         Args:
             address: the broker's advertised host:port.
             led: returns the mirrors of the partitions that it leads, as far as the link knows.
+            pace: how fast all copiers of the link may be together.
         """
         # Constant after construction
         self._address = address
@@ -99,6 +102,7 @@ class SourceCopier:
         self._judge = judge
         self._writer = writer
         self._bounds = bounds
+        self._pace = pace
         # State
         self._turn = 0
 
@@ -109,7 +113,7 @@ class SourceCopier:
             try:
                 async with connected(self._address, self._access) as client:
                     while mirrors := self._asking():
-                        await self._round(client, mirrors)
+                        await self._pace.pay(await self._round(client, mirrors))
             except ClientFailed as error:
                 for mirror in self._asking():
                     mirror.answered(Verdict(guard=Guard.ERROR, reason=str(error)))
@@ -126,19 +130,21 @@ class SourceCopier:
             mirror.make_due()
         return [mirror for mirror in mirrors if mirror.is_asking]
 
-    async def _round(self, client: BrokerClient, asking: Sequence[Mirror]) -> None:
+    async def _round(self, client: BrokerClient, asking: Sequence[Mirror]) -> int:
+        """Ask once, and write what comes. Returns the bytes of its batches."""
         mirrors = {mirror.log.topic_partition: mirror for mirror in asking}
         asked = self._asked(asking)
         if not asked:
             await asyncio.sleep(IDLE_SECONDS)
-            return
-        response = await client.call(fetch_request(asked, self._bounds), FetchResponse)
+            return 0
+        bounds = self._pace.bounds(self._bounds)
+        response = await client.call(fetch_request(asked, bounds), FetchResponse)
         if response.error_code:
             refusal = SourceAnswer(error_code=response.error_code)
             for mirror in mirrors.values():
                 if mirror.is_asking:
                     mirror.answered(self._judge.judge(mirror, refusal))
-            return
+            return 0
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
         for partition, fetched in answers.items():
@@ -146,6 +152,7 @@ class SourceCopier:
             await self.take(mirrors[partition], fetched, ask)
         if response.throttle_time_ms:
             await asyncio.sleep(response.throttle_time_ms / 1000)
+        return sum(len(each.records) for each in answers.values())
 
     def _asked(self, asking: Sequence[Mirror]) -> list[Asked]:
         """Returns from where on to fetch. Who had records longest ago comes first.

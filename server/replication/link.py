@@ -4,6 +4,7 @@
     every second                        slots that have changed: how far each mirror is, as a group's
                                         offsets
     always                              copiers, one for each broker of the source (`copying.py`)
+    every 10 s                          committed offsets of the source's groups (`group_sync.py`)
 
 The link decides what an answer means for a partition (`findings.py`), because it knows the source's
 topics.
@@ -16,19 +17,22 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from metrics.facts import LinkFacts
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch
+from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.client.pauses import MIRROR, Pauses
 from server.replication.copying import SourceCopier
+from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
+from server.replication.group_sync import GroupFacts, GroupSync
 from server.replication.link_spec import LinkSpec
+from server.replication.local_groups import LocalGroups
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
@@ -47,6 +51,8 @@ _log = logging.getLogger("server.replication")
 
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
+LAST_SYNC_SECONDS_MAX = 10.0
+"""How long a promotion waits for the source's groups."""
 OWN_CLUSTER = "the source is this cluster itself"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
 CHANGED = frozenset(
@@ -71,11 +77,13 @@ class Link:
         "_cluster_id",
         "_copiers",
         "_found",
+        "_groups",
         "_is_stale",
         "_led_by",
         "_letting_go",
         "_mirrors",
         "_now_ms",
+        "_pace",
         "_pauses",
         "_promoted",
         "_sparse_level",
@@ -93,16 +101,20 @@ class Link:
         spec: LinkSpec,
         topics: MirrorTopics,
         writer: MirrorWriter,
+        groups: LocalGroups,
         *,
         bounds: FetchBounds,
         cluster_id: str,
         sparse_level: Callable[[], int],
         now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
     ) -> None:
         """
         Args:
             cluster_id: this cluster's, which cannot be its own source.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
+            now_ms: returns the wall time.
+            monotonic: returns seconds that never go back.
 
         Raises:
             Misconfigured: the client properties cannot work, for example because a file is gone.
@@ -116,6 +128,14 @@ class Link:
         self._now_ms = now_ms
         self._access: Access = spec.access()
         self._pauses = Pauses(MIRROR)
+        self._pace = FetchPace(spec.bytes_per_second, clock=monotonic)
+        self._groups = GroupSync(
+            groups,
+            self._access,
+            brokers=lambda: self._found.brokers,
+            mirror=lambda partition: self._mirrors.get(partition),
+            now_ms=now_ms,
+        )
         # State
         self.spec = spec
         self._found = FoundTopics(cluster_id="")
@@ -139,7 +159,9 @@ class Link:
 
     def start(self) -> None:
         """Begin to follow the source."""
-        spawn(self._run(), f"link {self.spec.name}", among=self._tasks)
+        name = f"link {self.spec.name}"
+        spawn(self._run(), name, among=self._tasks)
+        spawn(self._groups.run(self._group_filter), f"groups of {name}", among=self._tasks)
 
     async def stop(self) -> None:
         """Stop to follow the source; the mirrors stay as they are."""
@@ -156,12 +178,21 @@ class Link:
         for mirror in self._mirrors.values():
             mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
 
+    def alter(self, spec: LinkSpec) -> None:
+        """Copy as fast as the changed link says, and take its groups along."""
+        self.spec = spec
+        self._pace.set_rate(spec.bytes_per_second)
+
     # ---------------------------------------------------------------- what people see
 
     def facts(self) -> list[MirrorFacts]:
         """Returns the state of each mirrored partition, by topic and number."""
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each].facts() for each in in_order]
+
+    def group_facts(self) -> GroupFacts:
+        """Returns what people see of the groups whose offsets go along."""
+        return self._groups.facts()
 
     @any_thread
     def totals(self) -> LinkFacts:
@@ -188,23 +219,38 @@ class Link:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
 
+    async def sync_groups(self) -> None:
+        """Take committed offsets along now, for a short time at most."""
+        if (follows := self._group_filter()) is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SYNC_SECONDS_MAX):
+                await self._groups.sync(follows)
+
+    def _group_filter(self) -> Callable[[str], bool] | None:
+        return None if self.spec.is_paused else self.spec.group_filter()
+
     @asynccontextmanager
-    async def letting_go(self, topic: str) -> AsyncIterator[None]:
+    async def letting_go(self, topic: str) -> AsyncIterator[list[str]]:
         """Stop to copy a topic; within the context it is promoted. Everything copied is durable then.
 
         A topic that is still a mirror behind the context is copied again.
+
+        Yields a sentence for each committed offset that its groups do not continue from.
 
         Raises:
             StorageError: the disk failed.
         """
         self._letting_go.add(topic)
+        ends = dict[TopicPartition, Offset]()
         try:
             for partition in [each for each in self._mirrors if each.topic == topic]:
                 mirror = self._mirrors.pop(partition)
                 self._promoted.append(mirror)
                 mirror.happened(Event.STOP)
                 await self._writer.finish(mirror)
-            yield
+                ends[partition] = mirror.log.high_watermark
+            yield await self._groups.settle(topic, ends)
         finally:
             self._letting_go.discard(topic)
 
@@ -298,6 +344,7 @@ class Link:
                 self,
                 self._writer,
                 self._bounds,
+                self._pace,
             )
             self._copiers[address] = spawn(
                 copier.run(), f"copier of link {self.spec.name}", among=self._tasks

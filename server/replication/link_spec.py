@@ -1,7 +1,7 @@
 """What an operator says about a link, and how it is stored.
 
 /links/<name>   {"bootstrap": "host:port,...", "properties": {...}, "topics": [...], "patterns": [...],
-                 "compaction": "off", "paused": false}
+                 "groups": [...], "compaction": "off", "bytes_per_second": null, "paused": false}
 
 The client properties may hold a password. They are in the metadata store as they were given, which only
 the broker's user can read, and in no answer, no log and no output of dump-log.
@@ -22,6 +22,7 @@ from server.client.broker_client import parse_address
 from server.client.errors import Misconfigured
 from server.topics.name_patterns import InvalidPattern, compiled_pattern
 from server.topics.names import fault_of_name
+from storage.formats.config_property import LONG_MAX
 
 LINKS = "/links/"
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
@@ -31,6 +32,9 @@ TOPICS_MAX = 10_000
 PATTERNS_MAX = 100
 PATTERN_MEMORY_MAX = 1 << 19
 """Bytes. 100 usual patterns need a tenth of it; to compile what fills it takes some milliseconds."""
+BYTES_PER_SECOND_MIN = 1_024
+ALTERABLE = frozenset({"bytes_per_second", "groups"})
+"""What `altered_link` changes."""
 INTERNAL = "__"
 """Topics whose names begin so are the source's own."""
 HIDDEN = "<hidden>"
@@ -50,8 +54,12 @@ class LinkSpec:
     topics: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     """Regular expressions of RE2 that match a whole name."""
+    groups: tuple[str, ...] = ()
+    """Regular expressions like `patterns`: groups of the source whose committed offsets go along."""
     compaction: str = "off"
     """Whether its mirrors are compacted by this broker."""
+    bytes_per_second: int | None = None
+    """How fast it copies; None: no limit."""
     is_paused: bool = False
 
     @property
@@ -70,6 +78,15 @@ class LinkSpec:
             name in names or (not name.startswith(INTERNAL) and matches(name) is not None)
         )
 
+    def group_filter(self) -> Callable[[str], bool] | None:
+        """Returns a function that says whether the offsets of a group of the source go along; None if
+        those of none do. The groups of links say how far mirrors of the source's topics are
+        elsewhere."""
+        if not self.groups:
+            return None
+        matches = _any_of(self.groups).fullmatch
+        return lambda name: not name.startswith(GROUP_PREFIX) and matches(name) is not None
+
     def paused(self, is_paused: bool) -> LinkSpec:
         """Returns the link, paused or not."""
         return replace(self, is_paused=is_paused)
@@ -86,7 +103,9 @@ class LinkSpec:
             "properties": sorted(self.properties),
             "topics": list(self.topics),
             "patterns": list(self.patterns),
+            "groups": list(self.groups),
             "compaction": self.compaction,
+            "bytes_per_second": self.bytes_per_second,
             "paused": self.is_paused,
         }
 
@@ -104,7 +123,9 @@ class _Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     properties: dict[str, str] = {}
     topics: list[str] = []
     patterns: list[str] = []
+    groups: list[str] = []
     compaction: str = "off"
+    bytes_per_second: int | None = None
     paused: bool = False
 
 
@@ -142,7 +163,9 @@ def stored_link(name: str, content: bytes | str) -> LinkSpec:
         properties=given.properties,
         topics=tuple(given.topics),
         patterns=tuple(given.patterns),
+        groups=tuple(given.groups),
         compaction=given.compaction,
+        bytes_per_second=given.bytes_per_second,
         is_paused=given.paused,
     )
     fault = _fault_of_topics(spec) or _fault_of_source(spec)
@@ -150,7 +173,31 @@ def stored_link(name: str, content: bytes | str) -> LinkSpec:
         raise BadLink(f"link {name}{fault}")
     if spec.compaction not in COMPACTIONS:
         raise BadLink(f"compaction {spec.compaction!r} is not one of {', '.join(COMPACTIONS)}")
+    rate = spec.bytes_per_second
+    if rate is not None and not BYTES_PER_SECOND_MIN <= rate <= LONG_MAX:
+        raise BadLink(
+            f"link {name}: bytes_per_second is {rate}: give at least {BYTES_PER_SECOND_MIN}, or null for"
+            " no limit"
+        )
     return spec
+
+
+def altered_link(spec: LinkSpec, content: bytes | str) -> LinkSpec:
+    """Returns a link with the changes that an operator describes as JSON; what they leave out stays.
+
+    Raises:
+        BadLink: with what is wrong.
+    """
+    try:
+        changes = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadLink(f"link {spec.name}: {error}") from error
+    if others := sorted(changes.keys() - ALTERABLE):
+        raise BadLink(
+            f"link {spec.name}: {others[0][:120]!r} cannot be changed: only"
+            f" {', '.join(sorted(ALTERABLE))}"
+        )
+    return stored_link(spec.name, json.dumps(json.loads(spec.stored()) | changes))
 
 
 def without_secrets(content: str) -> str:
@@ -180,20 +227,24 @@ def _fault_of_topics(spec: LinkSpec) -> str:
         return " names no topic: give names or patterns"
     if len(spec.topics) > TOPICS_MAX:
         return f" names more than {TOPICS_MAX} topics: use patterns"
-    if len(spec.patterns) > PATTERNS_MAX:
-        return f" has more than {PATTERNS_MAX} patterns"
     for name in spec.topics:
         if fault := _fault_of_topic(name):
             return f": {fault}"
-    for pattern in spec.patterns:
+    return _fault_of_patterns("pattern", spec.patterns) or _fault_of_patterns("group", spec.groups)
+
+
+def _fault_of_patterns(what: str, patterns: tuple[str, ...]) -> str:
+    if len(patterns) > PATTERNS_MAX:
+        return f" has more than {PATTERNS_MAX} {what}s"
+    for pattern in patterns:
         try:
             compiled_pattern(pattern, memory_bytes_max=PATTERN_MEMORY_MAX)
         except InvalidPattern as error:
-            return f": pattern {pattern[:120]!r}: {error}"
+            return f": {what} {pattern[:120]!r}: {error}"
     try:
-        _any_of(spec.patterns)
+        _any_of(patterns)
     except InvalidPattern as error:
-        return f": its patterns together: {error}"
+        return f": its {what}s together: {error}"
     return ""
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict
 from typing import Any
 
 from metrics.facts import LinkFacts
 from server.client.errors import Misconfigured
 from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.link import Link
-from server.replication.link_spec import LINKS, BadLink, LinkSpec, stored_link
+from server.replication.link_spec import LINKS, BadLink, LinkSpec, altered_link, stored_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
 from server.topics.mirrors import without_own
@@ -123,6 +124,25 @@ class Replication:
             elif not is_paused:
                 self._start(spec)
 
+    async def alter(self, name: str, content: bytes | str) -> None:
+        """Change a link durably, while it runs.
+
+        Args:
+            content: the changes (`altered_link`).
+
+        Raises:
+            BadLink: the changes are wrong.
+            UnknownLink: there is none.
+            LinkRefused: it cannot be read.
+            StorageError: the store failed.
+        """
+        async with self._lock:
+            spec = altered_link(self._spec(name), content)
+            await self._put(spec)
+            self._specs[name] = spec
+            if (link := self._links.get(name)) is not None:
+                link.alter(spec)
+
     async def delete(self, name: str) -> None:
         """Delete a link without mirrors.
 
@@ -161,7 +181,8 @@ class Replication:
     async def promote(self, topic_name: str, *, is_forced: bool) -> list[str]:
         """Make a mirror an ordinary topic, with the source's policies.
 
-        Returns what it lacks of the source, a sentence for each partition; only with `is_forced`.
+        Returns what it lacks of the source, a sentence for each partition, and committed offsets of
+        groups beyond its end, from which these cannot continue; only with `is_forced`.
 
         Raises:
             UnknownLink: it is no mirror.
@@ -183,10 +204,17 @@ class Replication:
                     " nevertheless",
                     missing,
                 )
-            async with link.letting_go(topic_name) if link else nullcontext():
+            if link is not None:
+                await link.sync_groups()
+            nothing = nullcontext(list[str]())
+            letting_go: AbstractAsyncContextManager[list[str]] = (
+                link.letting_go(topic_name) if link is not None else nothing
+            )
+            async with letting_go as lowered:
                 altered = await self._topics.alter(topic_name, _as_ordinary)
             if isinstance(altered, TopicRefused):
                 raise LinkRefused(altered.message)
+            missing += lowered
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
             return missing
 
@@ -206,11 +234,19 @@ class Replication:
         link, spec = self._links.get(name), self._specs.get(name)
         shown = {"name": name} if spec is None else spec.shown()
         if link is None:
-            return {**shown, "reason": self._broken.get(name, ""), "problems": {}, "partitions": []}
+            reason = self._broken.get(name, "")
+            return {
+                **shown,
+                "reason": reason,
+                "problems": {},
+                "group_offsets": None,
+                "partitions": [],
+            }
         return {
             **shown,
             "reason": link.reason,
             "problems": dict(link.problems),
+            "group_offsets": asdict(link.group_facts()) if link.spec.groups else None,
             "partitions": [each.as_json() for each in link.facts()],
         }
 

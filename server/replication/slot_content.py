@@ -5,10 +5,10 @@
 
 A mirror that has everything is safe since its last answer, so `safe_ms` moves all the time. It is read
 only after a restart, and an older one only makes the mirror more careful: the time that it may lag by
-then (`tombstones.py`) is shorter by as much. So a slot whose `safe_ms` alone has moved is committed again
-only when it is older by a tenth of the source's `delete.retention.ms`, the share that the watch keeps for
-clocks that differ, too. With the default of a day that is 2.4 hours, so the renewal of each hour comes
-first, and an idle mirror costs the source one small record an hour.
+then (`tombstones.py`) is shorter by as much. So a slot whose `safe_ms` alone has moved is committed
+again only when it is older by a tenth of the source's `delete.retention.ms`, the share that the watch
+keeps for clocks that differ, too. With the default of a day that is 2.4 hours, so the renewal of each
+hour comes first, and an idle mirror costs the source one small record an hour.
 """
 
 from __future__ import annotations

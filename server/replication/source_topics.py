@@ -6,7 +6,7 @@ are the source's defaults. Those about where it lies do not: here it has one rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocol.messages.describe_configs import (
@@ -79,6 +79,8 @@ class FoundTopics:
     """What a source has of what a link follows."""
 
     cluster_id: str
+    brokers: Collection[str] = ()
+    """The addresses of its brokers."""
     topics: Mapping[str, FoundTopic] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     """Why a topic cannot be followed now, by its name."""
@@ -116,7 +118,12 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
         for each in found
         if each.name in configs
     }
-    return FoundTopics(cluster_id=metadata.cluster_id or "", topics=topics, errors=errors)
+    return FoundTopics(
+        cluster_id=metadata.cluster_id or "",
+        brokers=tuple(addresses.values()),
+        topics=topics,
+        errors=errors,
+    )
 
 
 def _metadata_request(spec: LinkSpec) -> MetadataRequest:

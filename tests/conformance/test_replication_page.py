@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.base.apache_kafka import kafka_command
@@ -161,6 +162,55 @@ def test_the_page_mirrors_apache_kafka_and_promotes(peers: Peers) -> None:
     assert not [row for row in last if row[2] == b"open"]
     still_open.abort_transaction(60)
     produce(peers.broker.bootstrap_servers, "zstd", 20_000)
+
+
+def test_the_page_takes_a_group_along_and_limits_the_link(peers: Peers) -> None:
+    admin = AdminClient({"bootstrap.servers": peers.kafka})
+    with suppress(KafkaException):
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
+    produce(peers.kafka, "none", 0)
+    commit(peers.kafka, "app", 3, "by hand")
+    commit(peers.kafka, "other", 3, "")
+
+    create, status, alter = page_blocks(PAGE, "console")[1].splitlines()
+    peers.kompakt(create)
+    until(
+        "the group's offset is here",
+        lambda: committed(peers.broker.bootstrap_servers, "app") == (3, "by hand"),
+        lambda: str(peers.status()),
+    )
+    shown = peers.kompakt(status)
+    assert "at most 10,000,000 bytes a second" in shown
+    assert "committed offsets of 1 group, last synced" in shown
+    peers.kompakt(alter)
+    assert peers.status()["bytes_per_second"] is None
+    assert committed(peers.broker.bootstrap_servers, "other")[0] < 0
+
+
+def commit(bootstrap: str, group: str, offset: int, metadata: str) -> None:
+    """Commit as a tool does. Kafka's first commit creates its topic, whose leader is elected later."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+
+    def is_committed() -> bool:
+        try:
+            offsets = [TopicPartition(TOPIC, 0, offset, metadata)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
+    until("the tool has committed", is_committed, str)
+    consumer.close()
+
+
+def committed(bootstrap: str, group: str) -> tuple[int, str]:
+    """Returns what a group has committed, with its metadata."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], 60)
+    finally:
+        consumer.close()
+    return found.offset, found.metadata or ""
 
 
 def wait_for_gaps(bootstrap: str) -> None:

@@ -19,6 +19,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.replication.copying import SourceCopier
+from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
 from server.replication.mirror import Mirror
 from server.replication.requests import FetchBounds, Fetched
@@ -51,6 +52,7 @@ TOPIC = SourceTopic(
     delete_retention_ms=RETENTION_MS,
 )
 NO_BOUNDS = FetchBounds(wait_ms=0, min_bytes=0, max_bytes=0, partition_max_bytes=0)
+NO_LIMIT = FetchPace(None, clock=lambda: 0.0)
 """The world builds the answers, so nothing is asked with these."""
 
 
@@ -137,7 +139,7 @@ class MirrorWorld:
             turns=Turns(),
             now_ms=lambda: self.now_ms,
         )
-        self.copier = SourceCopier("", Access(), lambda: (), self, self.writer, NO_BOUNDS)
+        self.copier = SourceCopier("", Access(), lambda: (), self, self.writer, NO_BOUNDS, NO_LIMIT)
         return mirror
 
     # ---------------------------------------------------------------- steps

@@ -90,8 +90,9 @@ async def test_what_changes_beside_the_answers_is_found(
 ) -> None:
     gone = Verdict(guard=Guard.GONE, reason="the topic is gone")
     monkeypatch.setattr(MirrorWorld, "judge", lambda *_: gone)
-    await world.idle()
-    assert world.mirror.state is MirrorState.COPYING
-    world._pass_time(JUDGE_EVERY_MS)
-    await world.idle()
-    assert world.mirror.state is MirrorState.FAILED
+    states = []
+    for passed_ms in (0, JUDGE_EVERY_MS):
+        world._pass_time(passed_ms)
+        await world.idle()
+        states.append(world.mirror.state)
+    assert states == [MirrorState.COPYING, MirrorState.FAILED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from server.replication.link_spec import (
     COMPACTIONS,
     BadLink,
     LinkSpec,
+    altered_link,
     parse_link,
     stored_link,
     without_secrets,
@@ -131,7 +133,9 @@ SPECS = st.builds(
     properties=st.dictionaries(st.text(), st.text(), max_size=4),
     topics=st.lists(WORDS, min_size=1, max_size=4).map(tuple),
     patterns=st.lists(st.sampled_from(["a.*", "b|c", r"\d+"]), max_size=3).map(tuple),
+    groups=st.lists(st.sampled_from(["app-.*", "x"]), max_size=3).map(tuple),
     compaction=st.sampled_from(COMPACTIONS),
+    bytes_per_second=st.none() | st.integers(1_024, 1 << 40),
     is_paused=st.booleans(),
 )
 
@@ -140,3 +144,40 @@ SPECS = st.builds(
 def test_every_link_is_read_as_it_was_stored(spec: LinkSpec) -> None:
     assert stored_link(spec.name, spec.stored()) == spec
     assert set(json.loads(without_secrets(spec.stored()))["properties"].values()) <= {"<hidden>"}
+
+
+def test_groups_by_pattern_but_not_those_of_links() -> None:
+    spec = parse_link("dr", json.dumps(FINE | {"groups": ["app.*", "__.*"]}))
+    follows = spec.group_filter()
+    assert follows is not None
+    names = ("app", "app-1", "my-app", "__mirror.dr", "__other")
+    assert list(filter(follows, names)) == ["app", "app-1", "__other"]
+    assert parse_link("dr", json.dumps(FINE)).group_filter() is None
+
+
+def test_a_change_leaves_the_rest_as_it_was() -> None:
+    spec = parse_link("dr", json.dumps(FINE | {"groups": ["a"], "bytes_per_second": 5_000}))
+    slower = altered_link(spec, '{"bytes_per_second": 2000}')
+    assert slower == replace(spec, bytes_per_second=2_000)
+    assert altered_link(slower, '{"bytes_per_second": null, "groups": []}') == replace(
+        spec, bytes_per_second=None, groups=()
+    )
+    assert stored_link("dr", slower.stored()) == slower
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ('{"topics": ["u"]}', "'topics' cannot be changed: only bytes_per_second, groups"),
+        ('{"bytes_per_second": 1023}', "at least 1024"),
+        ('{"bytes_per_second": -1}', "at least 1024"),
+        ('{"bytes_per_second": "fast"}', "Expected `int | null`"),
+        ('{"groups": ["("]}', "group '('"),
+        ("[]", "Expected `object`"),
+        ("{", "truncated"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_with_the_reason(changes: str, fault: str) -> None:
+    with pytest.raises(BadLink) as refused:
+        altered_link(parse_link("dr", json.dumps(FINE)), changes)
+    assert fault in str(refused.value)

@@ -26,9 +26,11 @@ from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
 from server.replication import mirror as mirror_module
+from server.replication.fetch_pace import FetchPace
 from server.replication.link_spec import parse_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import LinkRefused, UnknownLink
+from server.replication.requests import FetchBounds
 from server.replication.slot_content import safe_ms_of
 from server.replication.source_topics import find_topics
 from server.topics.making import TopicMaking
@@ -758,3 +760,37 @@ async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_t
         (directory,) = target.broker.directories
         counter = Path(directory.path) / START_COUNTER
         assert int(counter.read_text()) == 71
+
+
+async def test_a_limited_link_pays_for_what_it_copies_and_asks_for_a_second_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid, asked = [], []
+    pay, bounds = FetchPace.pay, FetchPace.bounds
+
+    async def pay_and_note(self: FetchPace, bytes_count: int) -> None:
+        paid.append(bytes_count)
+        await pay(self, bytes_count)
+
+    def bounds_and_note(self: FetchPace, given: FetchBounds) -> FetchBounds:
+        asked.append(bounds(self, given).max_bytes)
+        return bounds(self, given)
+
+    monkeypatch.setattr(FetchPace, "pay", pay_and_note)
+    monkeypatch.setattr(FetchPace, "bounds", bounds_and_note)
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        batch = batch_of([(b"k", b"v")] * 7)
+        for _ in range(4):
+            await source.produce("t", batch)
+        await link(target, source, bytes_per_second=8_192)
+        await until_equal(source, target)
+        await until(lambda: sum(paid) == 4 * len(batch), lambda: paid)
+        assert set(asked) == {8_192}
+        await target.broker.replication.alter(LINK, '{"bytes_per_second": null}')
+        await source.produce("t", batch)
+        await until_equal(source, target)
+        await until(lambda: max(asked) > 8_192)
+        assert status(target)["bytes_per_second"] is None
+    async with serving_broker(tmp_path / "target") as target:
+        assert status(target)["bytes_per_second"] is None

@@ -71,6 +71,7 @@ class Slot:
 
     async def idle(self, seconds: int) -> int:
         """Let the source answer each second that it has nothing new."""
+        count = 0
         for _ in range(seconds):
             self.now_ms += 1_000
             self.mirror.tombstones.note(self.now_ms, source_end=0, end=0, is_empty=False)

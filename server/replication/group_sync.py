@@ -1,0 +1,265 @@
+"""Takes committed offsets of a source's groups along, so that a group continues here after a promotion.
+
+    every 10 s, at most a tenth of the time     for each broker of the source: its groups, and what those
+                                                that the link follows have committed
+    `group_offsets.py`                          what to write for each mirrored partition
+    `local_groups.py`                           writes it, unless the group has members here
+
+One request is under way at a time. A group that fails stops no other, and is tried again in the next
+round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from cleaner.rules.text import count_text
+from protocol.wire.numbers import Offset
+from server.client.access import Access
+from server.client.broker_client import BrokerClient, connected
+from server.client.errors import ClientFailed
+from server.replication.group_offsets import Commit, Waits, clamped, commit_to_write
+from server.replication.local_groups import HAS_MEMBERS
+from server.replication.mirror import Mirror
+from server.replication.source_groups import GroupRefused, committed_by, groups_of
+from server.replication.state_table import MirrorState
+from server.runtime.tasks import guarded
+from server.runtime.turns import Pace, Turns
+from storage.formats.topic_partition import TopicPartition
+from storage.threads import loop_thread
+
+_log = logging.getLogger("server.replication")
+
+ROUND_SECONDS = 10.0
+REST_SHARE = 9
+"""A round that takes long is followed by a rest of so many times its duration."""
+GROUPS_MAX = 10_000
+WAITING_MAX = 100_000
+"""Commits that are remembered because their records are not here yet."""
+PROBLEMS_MAX = 100
+COMMITS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """What people see of the groups of a link."""
+
+    groups: int
+    """Groups of the source that the link follows, at the last round."""
+    synced_ms: int | None
+    """When the last round ended in which every broker of the source answered, as wall time."""
+    waiting: int
+    """Offsets that are not written because their records are not here yet."""
+    with_members: int
+    """Groups that are left alone because they have members here."""
+    problems: Mapping[str, str]
+    """Why a group, or a broker of the source, was left out."""
+
+
+class Here(Protocol):
+    """The groups of this broker (`LocalGroups`)."""
+
+    def committed(self, group: str) -> Callable[[TopicPartition], Commit | None]:
+        """Returns a function that returns what the group has committed. Raises GroupRefused."""
+
+    async def commit(self, group: str, commits: Mapping[TopicPartition, Commit]) -> None:
+        """Commit offsets, if the group has no members. Raises GroupRefused."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one round has found."""
+
+    groups: set[str] = field(default_factory=set)
+    with_members: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, dict[TopicPartition, Commit]] = field(default_factory=dict)
+    waiting_count: int = 0
+    is_whole: bool = True
+
+    def problem(self, subject: str, reason: str) -> None:
+        """Note why something was left out, of the first ones."""
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems[subject] = reason
+
+
+@loop_thread
+class GroupSync:
+    """The group offsets of one link."""
+
+    __slots__ = (
+        "_access",
+        "_brokers",
+        "_here",
+        "_last",
+        "_mirror",
+        "_now_ms",
+        "_round_lock",
+        "_synced_ms",
+        "_writing",
+    )
+
+    def __init__(
+        self,
+        here: Here,
+        access: Access,
+        *,
+        brokers: Callable[[], Collection[str]],
+        mirror: Callable[[TopicPartition], Mirror | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            brokers: returns the addresses of all brokers of the source.
+            mirror: returns the mirror of a partition; None from when its promotion begins.
+        """
+        # Constant after construction
+        self._here = here
+        self._access = access
+        self._brokers = brokers
+        self._mirror = mirror
+        self._now_ms = now_ms
+        self._round_lock = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        """Held while offsets of mirrors are written: a promotion waits for it."""
+        # State
+        self._last = _Round()
+        self._synced_ms: int | None = None
+
+    def facts(self) -> GroupFacts:
+        """Returns what the last round has found."""
+        last = self._last
+        return GroupFacts(
+            groups=len(last.groups),
+            synced_ms=self._synced_ms,
+            waiting=last.waiting_count,
+            with_members=last.with_members,
+            problems=dict(last.problems),
+        )
+
+    async def run(self, follows: Callable[[], Callable[[str], bool] | None]) -> None:
+        """Sync until cancelled.
+
+        Args:
+            follows: returns which groups to follow; None while the link is paused.
+        """
+        while True:
+            started_s = time.monotonic()
+            followed = follows()
+            if followed is not None:
+                with guarded("group offsets of a link"):
+                    await self.sync(followed)
+            took_s = time.monotonic() - started_s
+            await asyncio.sleep(max(ROUND_SECONDS, REST_SHARE * took_s))
+
+    async def sync(self, follows: Callable[[str], bool]) -> None:
+        """Write what the source's groups have committed since the last time."""
+        async with self._round_lock:
+            found = _Round()
+            for address in sorted(self._brokers()):
+                try:
+                    async with connected(address, self._access) as client:
+                        await self._sync_of(client, follows, found)
+                except ClientFailed as error:
+                    found.is_whole = False
+                    found.problem(address, str(error))
+            self._last = found
+            if found.is_whole:
+                self._synced_ms = self._now_ms()
+
+    async def settle(self, topic: str, ends: Mapping[TopicPartition, Offset]) -> list[str]:
+        """Let the groups continue from the end of a topic that is being promoted, where they wait for
+        records that will not come. Returns a sentence for each offset.
+
+        Args:
+            ends: where its partitions end. No write of this class to them follows.
+        """
+        async with self._writing:
+            told = []
+            for group, waiting in self._last.waiting.items():
+                of_topic = {each: commit for each, commit in waiting.items() if each.topic == topic}
+                last = {
+                    each: commit if commit.offset <= ends[each] else clamped(commit, ends[each])
+                    for each, commit in of_topic.items()
+                    if each in ends
+                }
+                told += await self._write_last(group, of_topic, last)
+            return told
+
+    async def _write_last(
+        self,
+        group: str,
+        waiting: Mapping[TopicPartition, Commit],
+        last: Mapping[TopicPartition, Commit],
+    ) -> list[str]:
+        try:
+            await self._write(group, last)
+        except GroupRefused as refused:
+            return [f"group {group}: {refused}"] if str(refused) != HAS_MEMBERS else []
+        return [
+            f"group {group} has committed offset {waiting[each].offset} of {each} at the source, and"
+            f" continues here from {commit.offset}"
+            for each, commit in last.items()
+            if commit != waiting[each]
+        ]
+
+    async def _sync_of(
+        self, client: BrokerClient, follows: Callable[[str], bool], found: _Round
+    ) -> None:
+        """Sync the groups that one broker coordinates."""
+        groups = await groups_of(client, follows)
+        for group in groups:
+            if len(found.groups) == GROUPS_MAX:
+                found.problem(
+                    "groups", f"more than {count_text(GROUPS_MAX, 'group')}: name fewer by --group"
+                )
+                return
+            found.groups.add(group)
+            try:
+                theirs = await committed_by(client, group, self._is_copied)
+                await self._take(group, theirs, found)
+            except GroupRefused as refused:
+                if str(refused) == HAS_MEMBERS:
+                    found.with_members += 1
+                else:
+                    found.problem(group, str(refused))
+
+    async def _take(
+        self, group: str, theirs: Mapping[TopicPartition, Commit], found: _Round
+    ) -> None:
+        async with self._writing:
+            # A promotion that has begun meanwhile has taken its mirrors out.
+            here, pace = self._here.committed(group), Pace(Turns())
+            due, waiting = dict[TopicPartition, Commit](), dict[TopicPartition, Commit]()
+            async for partition, commit in pace.paced(theirs.items()):
+                mirror = self._mirror(partition)
+                if mirror is None or mirror.state is not MirrorState.COPYING:
+                    continue
+                decided = commit_to_write(commit, here(partition), mirror.log.high_watermark)
+                if isinstance(decided, Commit):
+                    due[partition] = decided
+                elif decided is Waits.FOR_RECORDS:
+                    waiting[partition] = commit
+            self._remember(group, waiting, found)
+            await self._write(group, due)
+
+    def _remember(self, group: str, waiting: dict[TopicPartition, Commit], found: _Round) -> None:
+        room = WAITING_MAX - found.waiting_count
+        found.waiting_count += len(waiting)
+        if waiting and room >= len(waiting):
+            found.waiting[group] = waiting
+
+    async def _write(self, group: str, commits: Mapping[TopicPartition, Commit]) -> None:
+        rest = iter(commits.items())
+        while part := dict(islice(rest, COMMITS_AT_ONCE)):
+            await self._here.commit(group, part)
+
+    def _is_copied(self, partition: TopicPartition) -> bool:
+        mirror = self._mirror(partition)
+        return mirror is not None and mirror.state is MirrorState.COPYING
