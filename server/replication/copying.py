@@ -172,6 +172,7 @@ class SourceCopier:
                     topic_id=topic_id,
                     end=log.log_end_offset,
                     last_epoch=log.epochs.latest if mirror.asks_epoch else NO_EPOCH,
+                    before=mirror.idle,
                 )
             )
         return asked
@@ -210,7 +211,7 @@ class SourceCopier:
         if not mirror.is_asking:
             return  # It was paused or promoted meanwhile.
         answer = fetched.answer
-        if not len(fetched.records) and mirror.is_level_as_before(answer):
+        if mirror.is_level_as_before(fetched):
             mirror.noted(answer)
             return
         if len(fetched.records) and not self._judge.may_have_gaps():
@@ -226,7 +227,7 @@ class SourceCopier:
             # The source has forgotten its epochs with its records: it cannot compare.
             mirror.asks_epoch = False
         elif action is Action.APPEND:
-            mirror.judged(answer)
+            mirror.judged(fetched)
             if len(fetched.records):
                 self._turn += 1
                 mirror.turn, mirror.asks_epoch = self._turn, True

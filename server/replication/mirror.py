@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from server.client.pauses import MIRROR, Pauses
 from server.replication.divergence import Place
 from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
+from server.replication.requests import Fetched
 from server.replication.slot_content import SlotContent
 from server.replication.state_table import (
     MIRROR_STATES,
@@ -66,7 +67,6 @@ class Mirror:
     """The copy of one partition."""
 
     __slots__ = (
-        "_judged",
         "_judged_ms",
         "_now_ms",
         "_pauses",
@@ -75,6 +75,7 @@ class Mirror:
         "copied_bytes",
         "cut_records",
         "failures",
+        "idle",
         "log",
         "next_attempt_ms",
         "reason",
@@ -116,8 +117,8 @@ class Mirror:
         # before anything is copied.
         is_new = safe_ms is None and self.is_empty
         self.tombstones = TombstoneWatch(now_ms() if is_new else safe_ms)
-        self._judged: SourceAnswer | None = None
-        """The last answer that fitted, and when it came."""
+        self.idle: Fetched | None = None
+        """The last answer that fitted, if it had nothing new."""
         self._judged_ms = 0
         self.turn = 0
         """Grows each time the source has sent records: who had them longest ago is asked for first."""
@@ -178,17 +179,23 @@ class Mirror:
             is_empty=self.is_empty,
         )
 
-    def judged(self, answer: SourceAnswer) -> None:
+    def judged(self, fetched: Fetched) -> None:
         """Note an answer that fits."""
-        self._judged, self._judged_ms = answer, self._now_ms()
+        answer = fetched.answer
+        is_idle = not len(fetched.records) and fetched.is_complete and not answer.error_code
+        is_idle = is_idle and answer.diverging is None
+        # Without its records, which are part of the whole answer's frame even if they are empty.
+        self.idle = replace(fetched, records=b"") if is_idle else None
+        self._judged_ms = self._now_ms()
 
-    def is_level_as_before(self, answer: SourceAnswer) -> bool:
-        """Returns whether an answer without records says what one has said a short time ago, and the
-        mirror has everything. Then there is nothing to judge, unless something else has changed, such
-        as the source's topic: so it is judged now and then."""
+    def is_level_as_before(self, fetched: Fetched) -> bool:
+        """Returns whether an answer is the idle one of a short time ago, and the mirror has everything.
+        Then there is nothing to judge, unless something else has changed, such as the source's topic: so
+        it is judged now and then."""
+        answer = fetched.answer
         return (
-            self.state is MirrorState.COPYING
-            and answer == self._judged
+            fetched is self.idle
+            and self.state is MirrorState.COPYING
             and answer.high_watermark == self.log.high_watermark == self.log.log_end_offset
             and 0 <= self._now_ms() - self._judged_ms < JUDGE_EVERY_MS
         )

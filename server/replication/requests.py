@@ -49,13 +49,15 @@ CONSUMER = -1
 
 
 class Asked(NamedTuple):
-    """From where on to fetch one partition."""
+    """From where on to fetch one partition, and what the source has said last."""
 
     partition: TopicPartition
     topic_id: uuid.UUID
     end: Offset
     last_epoch: Epoch
     """-1: do not compare."""
+    before: Fetched | None = None
+    """The last answer, if it has to be compared with the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +119,35 @@ def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[Topic
     A source fills its answer in the order of the request, so behind a partition with records another
     one may be empty only because there was no room.
     """
-    by_id: dict[uuid.UUID, dict[int, TopicPartition]] = {}
+    by_id: dict[uuid.UUID, dict[int, Asked]] = {}
     for each in asked:
-        by_id.setdefault(each.topic_id, {})[each.partition.partition] = each.partition
+        by_id.setdefault(each.topic_id, {})[each.partition.partition] = each
     # Sources before version 13 name topics. To compare ids takes long, so each is looked up once.
-    by_name = {next(iter(known.values())).topic: known for known in by_id.values()}
+    by_name = {next(iter(known.values())).partition.topic: known for known in by_id.values()}
     found: dict[TopicPartition, Fetched] = {}
     is_first = True
     for topic in response.responses:
         known = by_name.get(topic.topic) if topic.topic else by_id.get(topic.topic_id)
         for data in topic.partitions:
-            partition = None if known is None else known.get(data.partition_index)
-            if partition is not None:
-                found[partition] = _fetched(data, is_complete=is_first)
+            of = None if known is None else known.get(data.partition_index)
+            if of is not None:
+                before = of.before
+                is_same = before is not None and is_first and _repeats(data, before)
+                found[of.partition] = before if is_same else _fetched(data, is_complete=is_first)
             is_first = is_first and not data.records
     return found
+
+
+def _repeats(data: PartitionData, before: Fetched) -> bool:
+    """Returns whether an answer says what a complete one without records said before."""
+    answer = before.answer
+    return (
+        not data.records
+        and not data.error_code
+        and data.high_watermark == answer.high_watermark
+        and data.log_start_offset == answer.start
+        and data.diverging_epoch.end_offset == -1
+    )
 
 
 def _fetched(data: PartitionData, *, is_complete: bool) -> Fetched:

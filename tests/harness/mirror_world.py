@@ -328,7 +328,8 @@ class MirrorWorld:
         if not has_room:
             # Another partition has filled the answer.
             return Fetched(answer=answer, records=b"", is_complete=False)
-        return Fetched(answer=answer, records=records, is_complete=True)
+        fetched = Fetched(answer=answer, records=records, is_complete=True)
+        return fetched if mirror.idle is None or fetched != mirror.idle else mirror.idle
 
     # ---------------------------------------------------------------- what must hold
 

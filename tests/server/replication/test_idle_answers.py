@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Offset
+from protocol.wire.numbers import Epoch, Offset
 from server.replication.findings import SourceAnswer, Verdict
 from server.replication.mirror import JUDGE_EVERY_MS, Mirror
+from server.replication.requests import Asked, Fetched, fetch_answers
 from server.replication.state_table import Event, Guard, MirrorState
+from storage.formats.topic_partition import TopicPartition
 from tests.harness.mirror_world import MirrorWorld
 
 
@@ -26,15 +36,16 @@ class World(MirrorWorld):
     def _write(self) -> None:
         """The source is idle."""
 
-    async def idle(self, count: int = 1, **changed: object) -> int:
+    async def idle(self, count: int = 1, **changed: Any) -> int:
         """Take so many answers without records. Returns how many were judged."""
         before = self.judged
         for _ in range(count):
             fetched = self._answer(self.mirror)
-            answer = replace(fetched.answer, **changed)  # type: ignore[arg-type]
-            await self.copier.take(
-                self.mirror, replace(fetched, answer=answer), self._source_epoch_end
-            )
+            while not fetched.is_complete:
+                fetched = self._answer(self.mirror)
+            if changed:
+                fetched = replace(fetched, answer=replace(fetched.answer, **changed))
+            await self.copier.take(self.mirror, fetched, self._source_epoch_end)
         return self.judged - before
 
 
@@ -96,3 +107,55 @@ async def test_what_changes_beside_the_answers_is_found(
         await world.idle()
         states.append(world.mirror.state)
     assert states == [MirrorState.COPYING, MirrorState.FAILED]
+
+
+PARTITION = TopicPartition("t", 0)
+IDLE = Fetched(
+    answer=SourceAnswer(start=Offset(0), high_watermark=Offset(5)), records=b"", is_complete=True
+)
+
+
+def answered(before: Fetched, **changed: Any) -> Fetched:
+    """Returns what an answer about one partition says after another one."""
+    fields: dict[str, Any] = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 5,
+        "log_start_offset": 0,
+        "records": b"",
+    }
+    data = PartitionData(**fields | changed)
+    response = FetchResponse(
+        responses=(FetchableTopicResponse(topic_id=UUID(int=7), partitions=(data,)),)
+    )
+    asked = Asked(PARTITION, UUID(int=7), Offset(5), Epoch(0), before)
+    return fetch_answers([asked], response)[PARTITION]
+
+
+def test_an_answer_that_repeats_the_last_one_is_the_last_one() -> None:
+    assert answered(IDLE) is IDLE
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"error_code": 1},
+        {"high_watermark": 6},
+        {"log_start_offset": 1},
+        {"records": b"records"},
+        {"diverging_epoch": EpochEndOffset(epoch=0, end_offset=3)},
+    ],
+    ids=str,
+)
+def test_any_other_answer_is_another_one(changed: dict[str, Any]) -> None:
+    found = answered(IDLE, **changed)
+    assert found is not IDLE
+    assert found != IDLE
+
+
+async def test_an_idle_mirror_keeps_nothing_of_the_answers_frame(world: World) -> None:
+    frame = bytearray(100)
+    with memoryview(frame)[:0] as empty:
+        world.mirror.judged(replace(world._answer(world.mirror), records=empty))
+    frame.clear()
+    assert world.mirror.idle is not None
