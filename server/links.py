@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import MetadataStore
+from server.replication.acl_sync import AclSync
 from server.replication.link import Link
 from server.replication.link_spec import LinkSpec
 from server.replication.local_groups import LocalGroups
@@ -45,6 +46,13 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
             mirrors,
             writer,
             groups,
+            AclSync(
+                spec.name,
+                store,
+                broker.acls,
+                threads=broker.executors.administration,
+                now_ms=broker.clock.now_ms,
+            ),
             bounds=bounds,
             cluster_id=broker.node.cluster_id,
             sparse_level=lambda: broker.features.levels[SPARSE_LOG],

@@ -28,6 +28,7 @@ class NewLink:
     topics: list[str]
     patterns: list[str]
     groups: list[str]
+    takes_acls: bool
     compaction: str
     bytes_per_second: int | None
 
@@ -40,6 +41,7 @@ class NewLink:
             "topics": self.topics,
             "patterns": self.patterns,
             "groups": self.groups,
+            "acls": self.takes_acls,
             "compaction": self.compaction,
             "bytes_per_second": self.bytes_per_second,
         }

@@ -66,6 +66,12 @@ def create(
         ),
     ] = None,
     group: Groups = None,
+    acls: Annotated[
+        bool,
+        typer.Option(
+            "--acls", help="Create the source's ACLs of these topics here, and remove them."
+        ),
+    ] = False,
     compaction: Annotated[
         str,
         typer.Option(
@@ -88,6 +94,7 @@ def create(
         topics=topic or [],
         patterns=pattern or [],
         groups=group or [],
+        takes_acls=acls,
         compaction=compaction,
         bytes_per_second=bytes_per_second or None,
     )

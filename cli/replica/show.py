@@ -43,7 +43,8 @@ async def show_link(url: str, name: str, *, as_json: bool) -> int:
         _print_link(link)
     is_well = all(each["state"] == COPYING for each in link["partitions"])
     groups = link.get("group_offsets") or {"problems": {}}
-    problems = link["reason"] or link["problems"] or groups["problems"]
+    acls = link.get("acls_here") or {"problem": ""}
+    problems = link["reason"] or link["problems"] or groups["problems"] or acls["problem"]
     return 0 if is_well and not problems else EXIT_FAILED
 
 
@@ -71,6 +72,8 @@ def _print_link(link: Json) -> None:
         typer.echo(f"topic {topic} is not mirrored: {problem}")
     if (groups := link.get("group_offsets")) is not None:
         _print_groups(groups)
+    if (acls := link.get("acls_here")) is not None:
+        _print_acls(acls)
     if not link["partitions"]:
         typer.echo("no partition is mirrored yet")
         return
@@ -105,3 +108,12 @@ def _print_groups(groups: Json) -> None:
     typer.echo(", ".join(texts))
     for subject, problem in groups["problems"].items():
         typer.echo(f"  {subject}: {problem}")
+
+
+def _print_acls(acls: Json) -> None:
+    synced_ms = acls["synced_ms"]
+    when = "not synced yet" if synced_ms is None else f"last synced {time_text(synced_ms)}"
+    created = count_text(acls["acls"], "ACL")
+    typer.echo(f"{created} of the source created here, {when}")
+    if acls["problem"]:
+        typer.echo(f"  {acls['problem']}")

@@ -12,12 +12,13 @@
     POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
                                         ?force=true also if it lacks records; else 409 with "missing"
 
-A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "groups", "compaction",
-"bytes_per_second", "paused", "reason": why the source does not answer, "problems": {topic: sentence},
-"group_offsets": null or {"groups", "synced_ms", "waiting", "with_members", "problems": {group or broker:
-sentence}} (`server/replication/group_sync.py`), "partitions": [{"topic",
-"partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag", "attempts",
-"next_attempt_ms", "cut_records", "skipped_records"}, ...]}
+A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "groups", "acls",
+"compaction", "bytes_per_second", "paused", "reason": why the source does not answer, "problems": {topic:
+sentence}, "group_offsets": null or {"groups", "synced_ms", "waiting", "with_members", "problems": {group
+or broker: sentence}} (`server/replication/group_sync.py`), "acls_here": null or {"acls", "synced_ms",
+"problem"} (`server/replication/acl_sync.py`), "partitions": [{"topic", "partition", "state", "since_ms",
+"reason", "end", "synced_end", "source_end", "lag", "attempts", "next_attempt_ms", "cut_records",
+"skipped_records"}, ...]}
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One link: finds the source's topics, makes their mirrors, and runs a copier for each of its brokers.
 
-    every 30 s, or when a copier asks   topics, partitions, properties and leaders of the source
+    every 30 s, or when a copier asks   topics, partitions, properties, leaders and ACLs of the source
     every second                        slots that have changed: how far each mirror is, as a group's
                                         offsets
     always                              copiers, one for each broker of the source (`copying.py`)
@@ -27,6 +27,7 @@ from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.client.pauses import MIRROR, Pauses
+from server.replication.acl_sync import AclFacts, AclSync
 from server.replication.copying import SourceCopier
 from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
@@ -73,6 +74,7 @@ class Link:
 
     __slots__ = (
         "_access",
+        "_acls",
         "_bounds",
         "_cluster_id",
         "_copiers",
@@ -102,6 +104,7 @@ class Link:
         topics: MirrorTopics,
         writer: MirrorWriter,
         groups: LocalGroups,
+        acls: AclSync,
         *,
         bounds: FetchBounds,
         cluster_id: str,
@@ -126,6 +129,7 @@ class Link:
         self._cluster_id = cluster_id
         self._sparse_level = sparse_level
         self._now_ms = now_ms
+        self._acls = acls
         self._access: Access = spec.access()
         self._pauses = Pauses(MIRROR)
         self._pace = FetchPace(spec.bytes_per_second, clock=monotonic)
@@ -189,6 +193,10 @@ class Link:
         """Returns the state of each mirrored partition, by topic and number."""
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each].facts() for each in in_order]
+
+    def acl_facts(self) -> AclFacts:
+        """Returns what people see of the ACLs that go along."""
+        return self._acls.facts()
 
     def group_facts(self) -> GroupFacts:
         """Returns what people see of the groups whose offsets go along."""
@@ -304,6 +312,8 @@ class Link:
         for log in made.logs:
             self._mirror(log)
         self._start_copiers()
+        if self.spec.takes_acls and not self.spec.is_paused:
+            await self._acls.sync(client, self._topics.names_of(self.spec.name))
         self._tell_those_that_nobody_leads()
 
     def _tell_those_that_nobody_leads(self) -> None:

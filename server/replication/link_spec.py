@@ -1,7 +1,8 @@
 """What an operator says about a link, and how it is stored.
 
 /links/<name>   {"bootstrap": "host:port,...", "properties": {...}, "topics": [...], "patterns": [...],
-                 "groups": [...], "compaction": "off", "bytes_per_second": null, "paused": false}
+                 "groups": [...], "acls": false, "compaction": "off", "bytes_per_second": null,
+                 "paused": false}
 
 The client properties may hold a password. They are in the metadata store as they were given, which only
 the broker's user can read, and in no answer, no log and no output of dump-log.
@@ -56,6 +57,8 @@ class LinkSpec:
     """Regular expressions of RE2 that match a whole name."""
     groups: tuple[str, ...] = ()
     """Regular expressions like `patterns`: groups of the source whose committed offsets go along."""
+    takes_acls: bool = False
+    """Whether the source's ACLs of the mirrored topics go along."""
     compaction: str = "off"
     """Whether its mirrors are compacted by this broker."""
     bytes_per_second: int | None = None
@@ -104,6 +107,7 @@ class LinkSpec:
             "topics": list(self.topics),
             "patterns": list(self.patterns),
             "groups": list(self.groups),
+            "acls": self.takes_acls,
             "compaction": self.compaction,
             "bytes_per_second": self.bytes_per_second,
             "paused": self.is_paused,
@@ -124,6 +128,7 @@ class _Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     topics: list[str] = []
     patterns: list[str] = []
     groups: list[str] = []
+    acls: bool = False
     compaction: str = "off"
     bytes_per_second: int | None = None
     paused: bool = False
@@ -164,6 +169,7 @@ def stored_link(name: str, content: bytes | str) -> LinkSpec:
         topics=tuple(given.topics),
         patterns=tuple(given.patterns),
         groups=tuple(given.groups),
+        takes_acls=given.acls,
         compaction=given.compaction,
         bytes_per_second=given.bytes_per_second,
         is_paused=given.paused,

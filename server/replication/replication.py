@@ -17,6 +17,7 @@ from typing import Any
 from metrics.facts import LinkFacts
 from server.client.errors import Misconfigured
 from server.metadata.store import Delete, MetadataStore, Put
+from server.replication.acl_sync import forgotten_acls
 from server.replication.link import Link
 from server.replication.link_spec import LINKS, BadLink, LinkSpec, altered_link, stored_link
 from server.replication.mirror_topics import MirrorTopics
@@ -161,7 +162,7 @@ class Replication:
                     await link.stop()
                 # It may have created one before it stopped.
                 self._check_has_no_mirrors(name)
-                await self._store.txn((), [Delete(key=LINKS + name)])
+                await self._store.txn((), [Delete(key=LINKS + name), forgotten_acls(name)])
             except BaseException:
                 if link is not None:
                     self._start(link.spec)
@@ -239,6 +240,7 @@ class Replication:
                 **shown,
                 "reason": reason,
                 "problems": {},
+                "acls_here": None,
                 "group_offsets": None,
                 "partitions": [],
             }
@@ -246,6 +248,7 @@ class Replication:
             **shown,
             "reason": link.reason,
             "problems": dict(link.problems),
+            "acls_here": asdict(link.acl_facts()) if link.spec.takes_acls else None,
             "group_offsets": asdict(link.group_facts()) if link.spec.groups else None,
             "partitions": [each.as_json() for each in link.facts()],
         }

@@ -131,9 +131,10 @@ def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[Topic
         for data in topic.partitions:
             of = None if known is None else known.get(data.partition_index)
             if of is not None:
-                before = of.before
-                is_same = before is not None and is_first and _repeats(data, before)
-                found[of.partition] = before if is_same else _fetched(data, is_complete=is_first)
+                if is_first and of.before is not None and _repeats(data, of.before):
+                    found[of.partition] = of.before
+                else:
+                    found[of.partition] = _fetched(data, is_complete=is_first)
             is_first = is_first and not data.records
     return found
 
