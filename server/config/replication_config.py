@@ -43,8 +43,8 @@ class ReplicationConfig:
         at_least=0,
         unit="ms",
         dynamic=False,
-        doc="How long the source waits for records if it has none. A partition that is new to a link"
-        " is fetched after this time at the latest.",
+        doc="How long the source waits for records if it has none; four times as long while none of a"
+        " link's partitions has anything new. A partition that is new to a link is fetched after that.",
     )
     replica_fetch_min_bytes: int = prop(
         "replica.fetch.min.bytes",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from server.security.acls import Acl, PatternType, ResourceType
@@ -33,7 +32,7 @@ def acl_changes(
     source: Iterable[Acl],
     topics: Collection[str],
     *,
-    owned: AbstractSet[Acl],
+    owned: frozenset[Acl],
     here: Iterable[Acl],
 ) -> AclChanges:
     """Returns how the ACLs here become those of the source.

@@ -19,6 +19,7 @@ from server.client.broker_client import BrokerClient
 from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.acl_changes import acl_changes
 from server.runtime.executors import Executor
+from server.runtime.tasks import to_its_end
 from server.runtime.turns import Pace, Turns
 from server.security.acl_store import AclStore
 from server.security.acls import (
@@ -81,7 +82,7 @@ class AclSync:
         """
         Args:
             acls: None if this broker has no authorizer.
-            threads: compare the ACLs, which may be very many.
+            threads: compare, sort and parse ACLs, which may be very many.
         """
         # Constant after construction
         self._key = LINK_ACLS + link
@@ -127,23 +128,27 @@ class AclSync:
             )
         # First what is owned: after a crash what is owned and not here is created or forgotten.
         await self._store_owned(owned | changes.owned)
-        for part in _parts(changes.create):
-            faults = [each for each in await acls.create(part, pace) if each is not None]
+        for part in await self._threads.run(_parts, changes.create):
+            faults = [
+                each for each in await to_its_end(acls.create(part, pace)) if each is not None
+            ]
             if faults:
                 raise AclsDiffer(faults[0].message)
-        for part in _parts(changes.delete):
-            await acls.delete([_filter(each) for each in part], pace)
+        for part in await self._threads.run(_parts, changes.delete):
+            await to_its_end(acls.delete([_filter(each) for each in part], pace))
         await self._store_owned(changes.owned)
 
     async def _stored(self) -> frozenset[Acl]:
         if self._owned is None:
             entry = await self._store.get(self._key)
-            self._owned = frozenset() if entry is None else _parse(entry.value)
+            owned = None if entry is None else await self._threads.run(_parse, entry.value)
+            self._owned = owned or frozenset()
         return self._owned
 
     async def _store_owned(self, owned: frozenset[Acl]) -> None:
         if owned != self._owned:
-            await self._store.txn((), [Put(key=self._key, value=_text(owned))])
+            text = await self._threads.run(_text, owned)
+            await self._store.txn((), [Put(key=self._key, value=text)])
             self._owned = owned
 
 
@@ -184,10 +189,10 @@ async def _acls_of(client: BrokerClient) -> list[Acl]:
     return [each for each in found if fault_of_acl(each) is None]
 
 
-def _parts(acls: Iterable[Acl]) -> Iterable[list[Acl]]:
-    """Yields the ACLs in parts; what denies comes first."""
+def _parts(acls: Iterable[Acl]) -> list[list[Acl]]:
+    """Returns the ACLs in parts; what denies comes first."""
     rest = sorted(acls, key=lambda each: (each.permission, each))
-    return (rest[at : at + CHANGES_AT_ONCE] for at in range(0, len(rest), CHANGES_AT_ONCE))
+    return [rest[at : at + CHANGES_AT_ONCE] for at in range(0, len(rest), CHANGES_AT_ONCE)]
 
 
 def _filter(acl: Acl) -> AclFilter:

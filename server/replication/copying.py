@@ -45,6 +45,7 @@ from server.replication.requests import (
 )
 from server.replication.state_table import Action, Guard
 from server.replication.writer import MirrorWriter
+from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import check_run
 from storage.formats.topic_partition import TopicPartition
 from storage.state.leader_epochs import EpochEnd
@@ -54,6 +55,9 @@ _log = logging.getLogger("server.replication")
 
 IDLE_SECONDS = 0.2
 """How often a copier looks whether a partition asks again, if none does."""
+IDLE_WAITS = 4
+"""While no partition has anything new, the source waits so many times as long. It still answers at
+once when it has records; only a partition that is new to the link waits longer."""
 NO_EPOCH = Epoch(-1)
 
 
@@ -77,7 +81,18 @@ class Judge(Protocol):
 class SourceCopier:
     """Follows the partitions of one broker of the source."""
 
-    __slots__ = ("_access", "_address", "_bounds", "_judge", "_led", "_pace", "_turn", "_writer")
+    __slots__ = (
+        "_access",
+        "_address",
+        "_bounds",
+        "_is_idle",
+        "_judge",
+        "_led",
+        "_pace",
+        "_turn",
+        "_turns",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -103,7 +118,10 @@ class SourceCopier:
         self._writer = writer
         self._bounds = bounds
         self._pace = pace
+        self._turns = Turns()
         # State
+        self._is_idle = False
+        """Whether all partitions were asked for, and none had anything new."""
         self._turn = 0
 
     async def run(self) -> None:
@@ -138,6 +156,8 @@ class SourceCopier:
             await asyncio.sleep(IDLE_SECONDS)
             return 0
         bounds = self._pace.bounds(self._bounds)
+        if self._is_idle:
+            bounds = replace(bounds, wait_ms=IDLE_WAITS * bounds.wait_ms)
         response = await client.call(fetch_request(asked, bounds), FetchResponse)
         if response.error_code:
             refusal = SourceAnswer(error_code=response.error_code)
@@ -147,9 +167,13 @@ class SourceCopier:
             return 0
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
-        for partition, fetched in answers.items():
+        pace = Pace(self._turns)
+        async for partition, fetched in pace.paced(answers.items()):
             ask = partial(_source_epoch_end, client, partition)
             await self.take(mirrors[partition], fetched, ask)
+        self._is_idle = len(asked) == len(self._led()) and all(
+            mirrors[partition].repeats(fetched) for partition, fetched in answers.items()
+        )
         if response.throttle_time_ms:
             await asyncio.sleep(response.throttle_time_ms / 1000)
         return sum(len(each.records) for each in answers.values())

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -39,6 +40,8 @@ _log = logging.getLogger("server.replication")
 ROUND_SECONDS = 10.0
 REST_SHARE = 9
 """A round that takes long is followed by a rest of so many times its duration."""
+LAST_ROUND_SECONDS_MAX = 10.0
+"""How long a promotion waits for the source's groups."""
 GROUPS_MAX = 10_000
 WAITING_MAX = 100_000
 """Commits that are remembered because their records are not here yet."""
@@ -82,6 +85,13 @@ class _Round:
     waiting: dict[str, dict[TopicPartition, Commit]] = field(default_factory=dict)
     waiting_count: int = 0
     is_whole: bool = True
+
+    def keep(self, before: _Round) -> None:
+        """Keep what an earlier round has found of groups that this one did not see."""
+        unseen = before.waiting.keys() - self.groups
+        self.waiting |= {each: before.waiting[each] for each in unseen}
+        self.waiting_count += sum(len(before.waiting[each]) for each in unseen)
+        self.groups |= before.groups
 
     def problem(self, subject: str, reason: str) -> None:
         """Note why something was left out, of the first ones."""
@@ -161,17 +171,38 @@ class GroupSync:
     async def sync(self, follows: Callable[[str], bool]) -> None:
         """Write what the source's groups have committed since the last time."""
         async with self._round_lock:
-            found = _Round()
-            for address in sorted(self._brokers()):
-                try:
-                    async with connected(address, self._access) as client:
-                        await self._sync_of(client, follows, found)
-                except ClientFailed as error:
-                    found.is_whole = False
-                    found.problem(address, str(error))
-            self._last = found
-            if found.is_whole:
-                self._synced_ms = self._now_ms()
+            await self._sync(follows)
+
+    @asynccontextmanager
+    async def last_round(self, follows: Callable[[str], bool] | None) -> AsyncIterator[None]:
+        """Sync once more, for a short time at most, before a promotion; within the context no other
+        round begins."""
+        is_held = False
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_ROUND_SECONDS_MAX):
+                    is_held = await self._round_lock.acquire()
+                    if follows is not None:
+                        await self._sync(follows)
+            yield
+        finally:
+            if is_held:
+                self._round_lock.release()
+
+    async def _sync(self, follows: Callable[[str], bool]) -> None:
+        found = _Round()
+        for address in sorted(self._brokers()):
+            try:
+                async with connected(address, self._access) as client:
+                    await self._sync_of(client, follows, found)
+            except ClientFailed as error:
+                found.is_whole = False
+                found.problem(address, str(error))
+        if found.is_whole:
+            self._synced_ms = self._now_ms()
+        else:
+            found.keep(self._last)
+        self._last = found
 
     async def settle(self, topic: str, ends: Mapping[TopicPartition, Offset]) -> list[str]:
         """Let the groups continue from the end of a topic that is being promoted, where they wait for

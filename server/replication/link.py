@@ -17,7 +17,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 from metrics.facts import LinkFacts
@@ -52,8 +52,6 @@ _log = logging.getLogger("server.replication")
 
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
-LAST_SYNC_SECONDS_MAX = 10.0
-"""How long a promotion waits for the source's groups."""
 OWN_CLUSTER = "the source is this cluster itself"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
 CHANGED = frozenset(
@@ -227,14 +225,6 @@ class Link:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
 
-    async def sync_groups(self) -> None:
-        """Take committed offsets along now, for a short time at most."""
-        if (follows := self._group_filter()) is None:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SYNC_SECONDS_MAX):
-                await self._groups.sync(follows)
-
     def _group_filter(self) -> Callable[[str], bool] | None:
         return None if self.spec.is_paused else self.spec.group_filter()
 
@@ -249,18 +239,19 @@ class Link:
         Raises:
             StorageError: the disk failed.
         """
-        self._letting_go.add(topic)
-        ends = dict[TopicPartition, Offset]()
-        try:
-            for partition in [each for each in self._mirrors if each.topic == topic]:
-                mirror = self._mirrors.pop(partition)
-                self._promoted.append(mirror)
-                mirror.happened(Event.STOP)
-                await self._writer.finish(mirror)
-                ends[partition] = mirror.log.high_watermark
-            yield await self._groups.settle(topic, ends)
-        finally:
-            self._letting_go.discard(topic)
+        async with self._groups.last_round(self._group_filter()):
+            self._letting_go.add(topic)
+            ends = dict[TopicPartition, Offset]()
+            try:
+                for partition in [each for each in self._mirrors if each.topic == topic]:
+                    mirror = self._mirrors.pop(partition)
+                    self._promoted.append(mirror)
+                    mirror.happened(Event.STOP)
+                    await self._writer.finish(mirror)
+                    ends[partition] = mirror.log.high_watermark
+                yield await self._groups.settle(topic, ends)
+            finally:
+                self._letting_go.discard(topic)
 
     # ---------------------------------------------------------------- following
 

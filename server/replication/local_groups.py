@@ -17,6 +17,7 @@ from server.coordination.groups.offset_checks import OUTSIDE
 from server.coordination.groups.offset_commands import OffsetCommands
 from server.replication.group_offsets import Commit
 from server.replication.source_groups import GroupRefused
+from server.runtime.tasks import to_its_end
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread
 
@@ -51,7 +52,7 @@ class LocalGroups:
             GroupRefused: it has members, or the commit cannot be written.
         """
         records = [self._record(group, each, commit) for each, commit in commits.items()]
-        error = await self._offsets.commit(group, OUTSIDE, records)
+        error = await to_its_end(self._offsets.commit(group, OUTSIDE, records))
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             raise GroupRefused(HAS_MEMBERS)
         if error is not ErrorCode.NONE:

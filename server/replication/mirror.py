@@ -181,12 +181,18 @@ class Mirror:
 
     def judged(self, fetched: Fetched) -> None:
         """Note an answer that fits."""
+        self._judged_ms = self._now_ms()
+        if fetched is self.idle:
+            return
         answer = fetched.answer
         is_idle = not len(fetched.records) and fetched.is_complete and not answer.error_code
         is_idle = is_idle and answer.diverging is None
         # Without its records, which are part of the whole answer's frame even if they are empty.
         self.idle = replace(fetched, records=b"") if is_idle else None
-        self._judged_ms = self._now_ms()
+
+    def repeats(self, fetched: Fetched) -> bool:
+        """Returns whether an answer says what the last one said: nothing new."""
+        return fetched is self.idle and self.state is MirrorState.COPYING
 
     def is_level_as_before(self, fetched: Fetched) -> bool:
         """Returns whether an answer is the idle one of a short time ago, and the mirror has everything.
@@ -194,8 +200,7 @@ class Mirror:
         it is judged now and then."""
         answer = fetched.answer
         return (
-            fetched is self.idle
-            and self.state is MirrorState.COPYING
+            self.repeats(fetched)
             and answer.high_watermark == self.log.high_watermark == self.log.log_end_offset
             and 0 <= self._now_ms() - self._judged_ms < JUDGE_EVERY_MS
         )

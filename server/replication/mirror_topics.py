@@ -6,7 +6,6 @@ is left alone: two writers into one topic would conflict in every offset.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from protocol.wire.error_codes import ErrorCode
 from server.replication.link_spec import LinkSpec
 from server.replication.source_topics import FoundTopic
-from server.runtime.tasks import awaited
+from server.runtime.tasks import to_its_end
 from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID, local_properties
 from server.topics.names import parse_id
 from server.topics.topic import Topic, TopicRefused
@@ -89,19 +88,14 @@ class MirrorTopics:
             SOURCE_ID: topic_id_text(source.facts.topic_id),
             COMPACTION: spec.compaction,
         }
-        creation = awaited(
+        # Once the link has stopped it creates no topic, so it can be deleted.
+        created = await to_its_end(
             self._topics.create(
                 source.name,
                 partitions_count=source.facts.partitions_count,
                 overrides={**source.overrides, **own},
             )
         )
-        try:
-            created = await asyncio.shield(creation)
-        except asyncio.CancelledError:
-            # Once the link has stopped it creates no topic, so it can be deleted.
-            await asyncio.wait([creation])
-            raise
         if isinstance(created, Topic):
             _log.info("link %s: mirrors %s", spec.name, source.name)
         return created

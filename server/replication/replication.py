@@ -205,8 +205,6 @@ class Replication:
                     " nevertheless",
                     missing,
                 )
-            if link is not None:
-                await link.sync_groups()
             nothing = nullcontext(list[str]())
             letting_go: AbstractAsyncContextManager[list[str]] = (
                 link.letting_go(topic_name) if link is not None else nothing

@@ -79,6 +79,22 @@ def awaited(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work)
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Returns what the work returns. If the caller is cancelled, the work ends first, with its effect.
+
+    For changes that are durable before they are in effect: cancelled in between, they would be in effect
+    only after the next start.
+    """
+    task = awaited(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            report_failure("work of a cancelled task", error)
+        raise
+
+
 def call_later(
     seconds: float, name: str, callback: Callable[[*Ts], object], *arguments: *Ts
 ) -> asyncio.TimerHandle:

@@ -89,5 +89,5 @@ def test_a_link_removes_only_what_it_has_created_also_after_crashes(
 
 def test_what_a_promoted_topic_has_stays_and_is_no_longer_the_links() -> None:
     mine = acl("a")
-    after = acl_changes([mine], (), owned={mine}, here={mine})
+    after = acl_changes([mine], (), owned=frozenset({mine}), here={mine})
     assert (after.create, after.delete, after.owned) == (frozenset(), frozenset(), frozenset())

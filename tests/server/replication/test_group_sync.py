@@ -217,6 +217,22 @@ async def test_a_promotion_lets_groups_continue_from_its_end_if_their_records_ar
         ]
 
 
+async def test_what_waits_is_known_when_the_source_is_gone(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "target") as target:
+        async with serving_broker(tmp_path / "source") as source:
+            await source.create("t")
+            await source.produce("t", batch_of([(b"k", b"v")] * 4))
+            await link(target, source, **GROUPS)
+            await until_equal(source, target)
+            await commit(source, "app", 9)
+            await until(lambda: groups(target)["waiting"] == 1, lambda: status(target))
+        await until(lambda: bool(groups(target)["problems"]), lambda: status(target))
+        assert groups(target)["waiting"] == 1
+        told = await target.broker.replication.promote("t", is_forced=True)
+        assert committed(target, "app") == 4
+        assert "continues here from 4" in told[-1]
+
+
 async def test_groups_are_changed_while_the_link_runs_and_survive_a_restart(
     tmp_path: Path,
 ) -> None:

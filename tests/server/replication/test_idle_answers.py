@@ -11,17 +11,21 @@ import pytest
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchRequest,
     FetchResponse,
     PartitionData,
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
+from server.client.access import Access
+from server.replication.copying import IDLE_WAITS, SourceCopier
 from server.replication.findings import SourceAnswer, Verdict
 from server.replication.mirror import JUDGE_EVERY_MS, Mirror
-from server.replication.requests import Asked, Fetched, fetch_answers
+from server.replication.requests import Asked, FetchBounds, Fetched, fetch_answers
 from server.replication.state_table import Event, Guard, MirrorState
 from storage.formats.topic_partition import TopicPartition
-from tests.harness.mirror_world import MirrorWorld
+from storage.segment.reader import Isolation
+from tests.harness.mirror_world import NO_LIMIT, MirrorWorld
 
 
 class World(MirrorWorld):
@@ -159,3 +163,51 @@ async def test_an_idle_mirror_keeps_nothing_of_the_answers_frame(world: World) -
         world.mirror.judged(replace(world._answer(world.mirror), records=empty))
     frame.clear()
     assert world.mirror.idle is not None
+
+
+class Source:
+    """Answers about one partition with what its log has, and notes how long it may wait."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.waits_ms: list[int] = []
+
+    async def call(self, request: FetchRequest, _: object) -> FetchResponse:
+        self.waits_ms.append(request.max_wait_ms)
+        log, ((asked,),) = self.world.source.log, [each.partitions for each in request.topics]
+        read = log.reader.read(
+            Offset(asked.fetch_offset),
+            max_bytes=1_000,
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
+        )
+        assert not isinstance(read, ErrorCode)
+        data = PartitionData(
+            partition_index=asked.partition,
+            error_code=0,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            records=b"".join(region.read_bytes() for region in read.regions),
+        )
+        for region in read.regions:
+            region.release()
+        topic = FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=(data,))
+        return FetchResponse(responses=(topic,))
+
+
+async def test_a_source_without_news_may_wait_longer_until_there_are_some(world: World) -> None:
+    source: Any = Source(world)
+    bounds = FetchBounds(wait_ms=500, min_bytes=1, max_bytes=1_000, partition_max_bytes=1_000)
+    led = [world.mirror]
+    copier = SourceCopier("", Access(), lambda: led, world, world.writer, bounds, NO_LIMIT)
+    for _ in range(3):
+        await copier._round(source, [world.mirror])
+    world.source.append((b"c", b"3"))
+    for _ in range(4):
+        await copier._round(source, [world.mirror])
+        world.copy.log.advance_high_watermark(world.copy.log.sync())
+    led.append(MirrorWorld(seed=1).mirror)
+    await copier._round(source, [world.mirror])
+    await copier._round(source, [world.mirror])
+    idle = 500 * IDLE_WAITS
+    assert source.waits_ms[1:] == [idle, idle, idle, 500, 500, idle, idle, 500]

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from metrics.mistakes import MISTAKES
-from server.runtime.tasks import call_later, call_soon, every, guarded, raising, spawn
+from server.runtime.tasks import (
+    call_later,
+    call_soon,
+    every,
+    guarded,
+    raising,
+    spawn,
+    to_its_end,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 BEGINNINGS = frozenset(
@@ -114,3 +122,38 @@ async def test_a_step_that_fails_does_not_end_the_others() -> None:
 def test_a_guarded_block_does_not_swallow_what_ends_the_process() -> None:
     with pytest.raises(KeyboardInterrupt), guarded("block"):
         raise KeyboardInterrupt
+
+
+async def test_work_that_is_to_end_ends_before_its_cancelled_caller() -> None:
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        ended.append("work")
+
+    async def caller() -> None:
+        try:
+            await to_its_end(work())
+        finally:
+            ended.append("caller")
+
+    task = asyncio.create_task(caller())
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["work", "caller"]
+
+
+async def test_the_caller_gets_what_its_work_returns_or_raises() -> None:
+    async def work(*, fails: bool) -> int:
+        if fails:
+            raise ValueError
+        return 3
+
+    assert await to_its_end(work(fails=False)) == 3
+    with pytest.raises(ValueError, match=r"^$"):
+        await to_its_end(work(fails=True))
