@@ -38,6 +38,8 @@ from storage.threads import loop_thread
 _log = logging.getLogger("server.replication")
 
 ROUND_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+"""How often a link without groups looks whether it has some now, or is no longer paused."""
 REST_SHARE = 9
 """A round that takes long is followed by a rest of so many times its duration."""
 LAST_ROUND_SECONDS_MAX = 10.0
@@ -157,14 +159,16 @@ class GroupSync:
         """Sync until cancelled.
 
         Args:
-            follows: returns which groups to follow; None while the link is paused.
+            follows: returns which groups to follow; None while there is nothing to follow.
         """
         while True:
-            started_s = time.monotonic()
             followed = follows()
-            if followed is not None:
-                with guarded("group offsets of a link"):
-                    await self.sync(followed)
+            if followed is None:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            started_s = time.monotonic()
+            with guarded("group offsets of a link"):
+                await self.sync(followed)
             took_s = time.monotonic() - started_s
             await asyncio.sleep(max(ROUND_SECONDS, REST_SHARE * took_s))
 

@@ -226,7 +226,8 @@ class Link:
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
 
     def _group_filter(self) -> Callable[[str], bool] | None:
-        return None if self.spec.is_paused else self.spec.group_filter()
+        is_following = self._found.brokers and not self.spec.is_paused
+        return self.spec.group_filter() if is_following else None
 
     @asynccontextmanager
     async def letting_go(self, topic: str) -> AsyncIterator[list[str]]:

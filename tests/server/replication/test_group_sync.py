@@ -46,6 +46,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "REFRESH_SECONDS", 0.1)
     monkeypatch.setattr(link_module, "SLOTS_SECONDS", 0.02)
     monkeypatch.setattr(group_sync, "ROUND_SECONDS", 0.02)
+    monkeypatch.setattr(group_sync, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(group_sync, "REST_SHARE", 0)
 
 
