@@ -39,7 +39,7 @@ from protocol.wire.numbers import Offset
 from storage.files.paths import LEASES, join
 from storage.formats.manifest import SegmentRow
 
-FORMAT = 1
+FORMAT = 2
 """Increased when older readers would misread the value."""
 
 _ID_DIGITS = 32
@@ -72,6 +72,8 @@ class RemotePlan:
     """Delete horizons up to this wall time have passed."""
     stamp_ms: int
     """New delete horizons count from this wall time."""
+    hold_offset: Offset
+    """Tombstones and markers at and above it stay, whatever their delete horizon."""
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
