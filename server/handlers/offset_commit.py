@@ -1,9 +1,10 @@
 """OffsetCommit (key 8), v2-v10.
 
 Behaviour: writes all offsets of a request in one batch, and answers when the batch is durable. An
-unknown topic or overlong metadata fails only its partition; an unknown member, a wrong generation or a
-rebalancing group fails the whole request. Generation -1 without a member commits for a group without
-members; the group need not exist.
+unknown topic or overlong metadata fails only its partition, and so does a link's slot that was
+invalidated (OFFSET_OUT_OF_RANGE, `server/coordination/groups/holds.py`); an unknown member, a wrong
+generation or a rebalancing group fails the whole request. Generation -1 without a member commits for a
+group without members; the group need not exist.
 Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 member epochs (KIP-848),
 GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before) · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
@@ -46,7 +47,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     """Check every partition, then commit the valid ones together."""
     pace = context.pace
     refused: dict[_Place, ErrorCode] = {}
-    records: list[GroupRecord] = []
+    records: dict[_Place, GroupRecord] = {}
     too_long: list[_Place] = []
     async for at, topic in pace.paced(enumerate(request.topics)):
         name = _name(topic, context)
@@ -56,10 +57,14 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
             elif _is_too_long(partition, context):
                 too_long.append((at, index))
             else:
-                records.append(_record(request, name, topic, partition, context))
+                records[at, index] = _record(request, name, topic, partition, context)
+    invalidated = context.broker.offsets.refused_slots(request.group_id, records.values())
+    for place in [place for place, each in records.items() if _part(each) in invalidated]:
+        refused[place] = ErrorCode.OFFSET_OUT_OF_RANGE
+        del records[place]
     outcome = ErrorCode.NONE
     if records or too_long:
-        outcome = await _commit(request, context, records)
+        outcome = await _commit(request, context, list(records.values()))
     if outcome is ErrorCode.NONE:
         refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     topics = [
@@ -118,6 +123,11 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Err
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = topics.get(topic.name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.name
+
+
+def _part(record: GroupRecord) -> tuple[str, int]:
+    assert isinstance(record.key, OffsetCommitKey)
+    return record.key.topic, record.key.partition
 
 
 def _is_too_long(partition: OffsetCommitRequestPartition, context: RequestContext) -> bool:

@@ -93,6 +93,7 @@ ACCOUNT = GroupAccount(
     records_read=1,
     records_by_verdict={Verdict.KEPT_LATEST: 1},
     marked=0,
+    expired_offset_max=-1,
 )
 RESULT = RemoteResult(
     lease="1" * 32,
@@ -115,6 +116,7 @@ PLAN = RemotePlan(
     end_offset=Offset(2),
     now_ms=1,
     stamp_ms=1,
+    hold_offset=Offset(5),
     delete_retention_ms=1,
     segment_bytes=1,
     segment_index_bytes=1,

@@ -139,7 +139,7 @@ async def test_a_result_for_a_log_that_has_changed_is_refused(
 
     (part,) = job["partitions"]
     assert part["state"] == "stopped"
-    assert part["error"] == "the log was truncated, deleted or reconfigured"
+    assert part["error"] == "the log was truncated, deleted or reconfigured, or is held"
     assert folders(tmp_path) == []
     lease, _ = await client.begin()
     log.update_config(replace(log.config, cleanup_policy=("compact",)))
