@@ -138,7 +138,7 @@ def changed(change: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda raw: raw.update(format=2), "format 2, this release reads format 1"),
+        (lambda raw: raw.update(format=1), "format 1, this release reads format 2"),
         (lambda raw: raw.pop("format"), "format None"),
         (lambda raw: raw.pop("end_offset"), "missing required field `end_offset`"),
         (lambda raw: raw.update(path="/etc/passwd"), "unknown field `path`"),
