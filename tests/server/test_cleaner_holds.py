@@ -12,13 +12,11 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.records.record_batch import read_records
 from protocol.wire.error_codes import ErrorCode
-from tests.harness.served_broker import batch_of
+from tests.harness.served_broker import batch_of, records_in
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
 LINK = "__mirror.dr"
-INFLATED_BYTES_MAX = 1 << 20
 TOPIC = {"cleanup_policy": "compact", "delete_retention_ms": "0"}
 
 
@@ -47,13 +45,7 @@ async def clean(broker: SteeredBroker) -> dict[str, Any]:
 
 
 async def offsets(broker: SteeredBroker) -> list[int]:
-    fetched = await broker.served.fetch("orders", 0)
-    data, found, position = bytes(fetched.records or b""), list[int](), 0
-    while position < len(data):
-        records = read_records(data, position, decompressed_bytes_max=INFLATED_BYTES_MAX)
-        found += [record.offset for record in records]
-        position += 12 + int.from_bytes(data[position + 8 : position + 12])
-    return found
+    return [record.offset for record in records_in(await broker.served.fetch("orders", 0))]
 
 
 async def deleted_keys(broker: SteeredBroker) -> None:
@@ -69,8 +61,9 @@ async def test_tombstones_stay_until_the_group_has_read_them(tmp_path: Path) -> 
         assert await commit(broker, 2) == ErrorCode.NONE
 
         for number in range(3):
-            report = await clean(broker)
+            await clean(broker)
             await produce(broker, b"c", b"%d" % number)
+        report = await clean(broker)
         assert (report["hold_offset"], report["held_by"]) == (2, f"group {LINK}")
         assert report["records_by_verdict"]["kept_held"] == 1
         assert 3 in (found := await offsets(broker))
@@ -103,7 +96,7 @@ async def test_explain_and_a_rehearsal_say_what_is_held_and_by_whom(tmp_path: Pa
 
         (explanation,) = (await broker.get("/topics/orders/partitions/0/explain"))["partitions"]
         held = explanation["findings"][-1]
-        job = await broker.finished(await broker.post("/topics/orders/dry-run"))
+        job = await broker.finished(await broker.post("/topics/orders/plan"))
 
         assert explanation["text"].startswith("orders-0 is not being compacted: every record")
         assert held["obstacle"] == "held"

@@ -22,6 +22,8 @@ from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.client.pauses import Pacing
+from server.coordination.groups.holds import INVALIDATED_MS
+from server.coordination.groups.offset_checks import OUTSIDE
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
@@ -40,6 +42,7 @@ from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
 from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import read_all
+from tests.harness.offsets_world import commit
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.source_topic import SOURCE_ID, source_topic
 
@@ -758,3 +761,43 @@ async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_t
         (directory,) = target.broker.directories
         counter = Path(directory.path) / START_COUNTER
         assert int(counter.read_text()) == 71
+
+
+async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_made_again(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        group = "__mirror.dr"
+        ended = commit(0, 1, group=group, commit_timestamp=INVALIDATED_MS)
+        assert await source.broker.offsets.commit(group, OUTSIDE, [ended]) == 0
+
+        await source.produce("t", batch_of([(b"a", None)]))
+        stopped = await in_state(target, "failed")
+
+        assert "the source no longer holds tombstones for this mirror" in stopped["reason"]
+        await target.broker.replication.promote("t", is_forced=True)
+        await target.broker.replication.delete(LINK)
+        topic = target.broker.topics.get("t")
+        assert topic is not None
+        await target.broker.topics.delete(topic)
+        await link(target, source)
+        await until_equal(source, target)
+
+
+async def test_a_mirror_with_records_stops_if_the_source_has_lost_its_slot(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "source") as source:
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        async with serving_broker(tmp_path / "target") as target:
+            await link(target, source)
+            await until_equal(source, target)
+        await source.broker.offsets.topics_deleted({"t"})
+        await source.produce("t", batch_of([(b"a", None)]))
+
+        async with serving_broker(tmp_path / "target") as target:
+            stopped = await in_state(target, "failed")
+            assert "it is not known since when the mirror lags" in stopped["reason"]

@@ -39,7 +39,7 @@ async def commits(served: ServedBroker, record: GroupRecord, group: str = LINK) 
 
 
 async def with_records(served: ServedBroker, count: int = 9, **configs: str) -> None:
-    await served.create("t", **{**COMPACT, **configs})
+    await served.create("t", 1, **{**COMPACT, **configs})
     for _ in range(count):
         await served.produce("t", batch_of(1))
 
