@@ -221,7 +221,7 @@ class LaggingMirrors:
             self.check(mirror)
 
     def commit_slot(self) -> None:
-        """Let a mirror commit how far it is."""
+        """Let a mirror commit its end."""
         if self.mirrors:
             self.commit(self.random.choice(self.mirrors))
 

@@ -122,7 +122,7 @@ class TombstoneHolds:
         """Take a change of a committed offset, which may be a slot.
 
         If tombstones are held that were not held before, planned passes over the log can no longer swap.
-        Returns the log then: whoever answers the commit waits for its running swap.
+        Returns the log then: the answer to the commit has to wait for its running swap.
         """
         slot = entry.offsets.get(*place)
         if slot is None or not is_holding(slot):
