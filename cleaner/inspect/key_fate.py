@@ -78,7 +78,7 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> 
     if last.offset == view.log_end_offset - 1:
         yield f"{name} is the log's last record, and stays until something follows it"
     if last.offset >= hold.offset:
-        yield f"{name} is held by {hold.by}, which still has to read from offset {hold.offset}"
+        yield f"{name} stays: {hold.by} holds tombstones from offset {hold.offset} on"
     if last.delete_horizon_ms is None:
         yield (
             f"{name} waits for a first pass over it, after which it stays for {setting} more; the first"

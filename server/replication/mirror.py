@@ -164,6 +164,7 @@ class Mirror:
     def slot_ended(self, reason: str) -> None:
         """Stop, because the source no longer holds tombstones for it."""
         self.slot, self.has_lost_slot = None, True
+        self.tombstones.forget()
         self.answered(Verdict(guard=Guard.MISSED_TOMBSTONES, reason=reason))
 
     def noted(self, answer: SourceAnswer) -> None:
@@ -194,7 +195,11 @@ class Mirror:
 
     def happened(self, event: Event, reason: str = "") -> Action:
         """Take any other event. Returns what to do."""
-        return self._step(event, Guard.ALWAYS, reason)
+        action = self._step(event, Guard.ALWAYS, reason)
+        if action is Action.CHECK:
+            # Meanwhile the source may have given up its slot: commit it at once, to learn that.
+            self.slot_ms = 0
+        return action
 
     def make_due(self) -> None:
         """Begin the next attempt if its time has come."""

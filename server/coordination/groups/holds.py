@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -49,14 +49,17 @@ LINK_ALIVE_MS = 2 * 3_600_000
 """A link commits each slot once an hour (`server/replication/slots.py`), so one that has committed
 nothing for this long is gone, and its slots may be deleted."""
 
-LOADING = Hold(offset=Offset(0), by="the groups, which are not all loaded yet,")
+Slot = tuple[Place, CommittedOffset]
+"""A topic and partition, and the group's committed offset there."""
+
+LOADING = Hold(offset=Offset(0), by="a coordinator that has not loaded all groups yet")
 
 
 @loop_thread
 class TombstoneHolds:
     """Reads the holds from the groups' committed offsets, which it does not change."""
 
-    __slots__ = ("_invalidated_total", "_table", "_topics")
+    __slots__ = ("_ending", "_invalidated_total", "_table", "_topics")
 
     def __init__(self, table: GroupTable, topics: Topics) -> None:
         # Constant after construction
@@ -64,6 +67,8 @@ class TombstoneHolds:
         self._topics = topics
         # State
         self._invalidated_total = 0
+        self._ending: set[tuple[str, Place]] = set()
+        """Groups and places whose invalidation is appended, but not durable yet."""
 
     # ---------------------------------------------------------------- for the cleaner
 
@@ -109,11 +114,14 @@ class TombstoneHolds:
         """Returns whether a link commits a slot that was invalidated, and does not start over."""
         key, value = record.key, record.value
         assert isinstance(key, OffsetCommitKey)
-        slot = entry.offsets.get(key.topic, key.partition)
-        if slot is None or is_holding(slot) or not self.is_slot(key.group, key.topic):
+        place = key.topic, key.partition
+        slot = entry.offsets.get(*place)
+        if slot is None or not self.is_slot(key.group, key.topic):
+            return False
+        if is_holding(slot) and (key.group, place) not in self._ending:
             return False
         assert isinstance(value, OffsetCommitValue)
-        log = self._log_of((key.topic, key.partition))
+        log = self._log_of(place)
         return log is None or value.offset > log.log_start_offset
 
     def applied(
@@ -143,20 +151,35 @@ class TombstoneHolds:
         group_id = entry.group.group_id
         return [place for place in places if not self.is_slot(group_id, place[0])]
 
-    def stalled(self, entry: GroupEntry, now_ms: int) -> list[GroupRecord]:
-        """Returns the records that invalidate the group's slots without progress for too long."""
+    def slots(self, entry: GroupEntry) -> list[Slot]:
+        """Returns the group's slots, also those that were invalidated."""
         return [
-            _invalidated(entry.group.group_id, place, slot)
-            for place, slot in self._slots(entry)
-            if is_holding(slot) and self._is_stalled(place, slot, now_ms)
+            ((topic, partition), slot)
+            for topic, partitions in entry.offsets.by_topic().items()
+            if self.is_slot(entry.group.group_id, topic)
+            for partition, slot in partitions.items()
         ]
 
-    def _is_stalled(self, place: Place, slot: CommittedOffset, now_ms: int) -> bool:
+    def is_stalled(self, place: Place, slot: CommittedOffset, now_ms: int) -> bool:
+        """Returns whether a slot holds tombstones, but has made no progress for too long."""
+        if not is_holding(slot):
+            return False
         log = self._log_of(place)
         if log is None or not log.config.is_compacted:
             return False
         is_late = now_ms - slot.commit_timestamp >= log.config.compaction_hold_max_ms
         return is_late and _has_more(log, slot)
+
+    @contextmanager
+    def ending(self, entry: GroupEntry, slots: Iterable[Slot]) -> Iterator[None]:
+        """Refuse a link's commits while the invalidation of its slots becomes durable: a later record
+        would win over it, and the link would not notice."""
+        ending = {(entry.group.group_id, place) for place, _ in slots}
+        self._ending |= ending
+        try:
+            yield
+        finally:
+            self._ending -= ending
 
     def invalidated(self, entry: GroupEntry, records: Iterable[GroupRecord]) -> None:
         """Say which slots were invalidated, once that is durable."""
@@ -177,7 +200,7 @@ class TombstoneHolds:
         """Returns whether the group is a link's that holds tombstones and still commits."""
         if not entry.group.group_id.startswith(LINK_GROUP_PREFIX):
             return False
-        times = [slot.commit_timestamp for _, slot in self._slots(entry) if is_holding(slot)]
+        times = [slot.commit_timestamp for _, slot in self.slots(entry) if is_holding(slot)]
         return bool(times) and now_ms - max(entry.committed_ms, *times) < LINK_ALIVE_MS
 
     # ---------------------------------------------------------------- for metrics
@@ -189,13 +212,6 @@ class TombstoneHolds:
         return self._invalidated_total
 
     # ---------------------------------------------------------------- shared
-
-    def _slots(self, entry: GroupEntry) -> Iterator[tuple[Place, CommittedOffset]]:
-        """Yields the group's slots, also those that were invalidated."""
-        for topic, partitions in entry.offsets.by_topic().items():
-            if self.is_slot(entry.group.group_id, topic):
-                for partition, slot in partitions.items():
-                    yield (topic, partition), slot
 
     def _log_of(self, place: Place) -> PartitionLog | None:
         topic = self._topics.get(place[0])
@@ -227,7 +243,8 @@ def _has_more(log: PartitionLog, slot: CommittedOffset) -> bool:
     return False
 
 
-def _invalidated(group_id: str, place: Place, slot: CommittedOffset) -> GroupRecord:
+def invalidation(group_id: str, place: Place, slot: CommittedOffset) -> GroupRecord:
+    """Returns the record that invalidates a slot. Pure."""
     return GroupRecord(
         OffsetCommitKey(group=group_id, topic=place[0], partition=place[1]),
         OffsetCommitValue(

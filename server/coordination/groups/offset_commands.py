@@ -27,7 +27,7 @@ from server.coordination.groups.classic.group import Group
 from server.coordination.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
-from server.coordination.groups.holds import LINK_GROUP_PREFIX
+from server.coordination.groups.holds import LINK_GROUP_PREFIX, invalidation
 from server.coordination.groups.offset_checks import (
     OUTSIDE,
     Claim,
@@ -287,18 +287,25 @@ class OffsetCommands:
 
     async def _end_stalled_slots(self, entry: GroupEntry) -> None:
         """Invalidate the slots that have made no progress for compaction.hold.max.ms."""
-        stalled = self._holds.stalled(entry, self._table.now_ms())
+        now_ms, group_id = self._table.now_ms(), entry.group.group_id
+        stalled = [
+            (place, slot)
+            async for place, slot in Pace(self._turns).paced(self._holds.slots(entry))
+            if self._holds.is_stalled(place, slot, now_ms)
+        ]
         for start in range(0, len(stalled), SLOTS_AT_ONCE):
-            records = stalled[start : start + SLOTS_AT_ONCE]
-            before = [entry.offsets.get(*place) for place in _parts(records)]
-            batch = await self._prepare(entry.group.group_id, records)
-            now = [entry.offsets.get(*place) for place in _parts(records)]
-            is_as_before = all(a is b for a, b in zip(before, now, strict=True))
-            if isinstance(batch, ErrorCode) or entry.commits or not is_as_before:
-                # A slot may have moved meanwhile, so it is looked at again by the next check.
+            slots = stalled[start : start + SLOTS_AT_ONCE]
+            records = [invalidation(group_id, place, slot) for place, slot in slots]
+            batch = await self._prepare(group_id, records)
+            has_moved = any(entry.offsets.get(*place) is not slot for place, slot in slots)
+            if isinstance(batch, ErrorCode) or entry.commits or has_moved:
+                # The next check looks at the slots again.
                 return
-            if await self._append(entry, batch, records) is ErrorCode.NONE:
-                self._holds.invalidated(entry, records)
+            with self._holds.ending(entry, slots):
+                failed = await self._append(entry, batch, records)
+            if failed is not ErrorCode.NONE:
+                return
+            self._holds.invalidated(entry, records)
 
     # Shared by both.
 

@@ -132,6 +132,5 @@ def test_a_tombstone_that_is_held_says_by_whom() -> None:
     found = find_key(view, b"a", log.settings, meter=meter, now_ms=log.now_ms, hold=hold)
 
     assert found.fate == (
-        "its tombstone, at offset 0, is held by group __mirror.dr,"
-        " which still has to read from offset 0",
+        "its tombstone, at offset 0, stays: group __mirror.dr holds tombstones from offset 0 on",
     )

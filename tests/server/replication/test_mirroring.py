@@ -22,8 +22,7 @@ from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.client.pauses import Pacing
-from server.coordination.groups.holds import INVALIDATED_MS
-from server.coordination.groups.offset_checks import OUTSIDE
+from server.coordination.groups.group_entry import GroupEntry
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
@@ -42,7 +41,6 @@ from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
 from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import read_all
-from tests.harness.offsets_world import commit
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.source_topic import SOURCE_ID, source_topic
 
@@ -763,6 +761,20 @@ async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_t
         assert int(counter.read_text()) == 71
 
 
+async def until_slot(source: ServedBroker, offset: int) -> None:
+    """Wait until the link has committed an offset and no commit of it is under way."""
+
+    def is_committed() -> bool:
+        entry = source.broker.groups.table.find("__mirror.dr")
+        assert isinstance(entry, GroupEntry)
+        slot = entry.offsets.get("t", 0)
+        return slot is not None and slot.offset == offset and not entry.commits
+
+    await until(is_committed)
+    # The slot counts as stalled once the clock has moved on.
+    await asyncio.sleep(0.01)
+
+
 async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_made_again(
     tmp_path: Path,
 ) -> None:
@@ -771,11 +783,14 @@ async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_ma
         await source.produce("t", batch_of([(b"a", b"1")]))
         await link(target, source)
         await until_equal(source, target)
-        group = "__mirror.dr"
-        ended = commit(0, 1, group=group, commit_timestamp=INVALIDATED_MS)
-        assert await source.broker.offsets.commit(group, OUTSIDE, [ended]) == 0
-
+        await target.broker.replication.pause(LINK, is_paused=True)
         await source.produce("t", batch_of([(b"a", None)]))
+        await source.broker.topics.alter("t", lambda old, _: {**old, "compaction.hold.max.ms": "1"})
+        await until_slot(source, 1)
+        await source.broker.offsets.expire()
+        assert source.broker.groups.holds.invalidated_total == 1
+
+        await target.broker.replication.pause(LINK, is_paused=False)
         stopped = await in_state(target, "failed")
 
         assert "the source no longer holds tombstones for this mirror" in stopped["reason"]

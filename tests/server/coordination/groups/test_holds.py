@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import pairwise
 from pathlib import Path
@@ -268,3 +269,29 @@ async def test_an_operator_deletes_the_slots_of_an_ordinary_group(tmp_path: Path
             ("t", 0): ErrorCode.NONE
         }
         assert hold(served) == NO_HOLD
+
+
+async def test_a_links_commit_does_not_overtake_the_invalidation_of_its_slot(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await with_records(served)
+        await commits(served, slot(5))
+        now_ms = served.broker.clock.now_ms()
+
+        _, *outcomes = await asyncio.gather(
+            served.broker.offsets.expire(),
+            *(commits_in_turn(served, now_ms, turns) for turns in range(30)),
+        )
+
+        was_first = stored(served) == (8, now_ms)
+        assert set(outcomes) <= {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}
+        assert was_first or stored(served) == (5, INVALIDATED_MS) or ErrorCode.NONE in outcomes
+        invalidated = served.broker.groups.holds.invalidated_total
+        assert invalidated == (0 if was_first else 1)
+
+
+async def commits_in_turn(served: ServedBroker, now_ms: int, turns: int) -> ErrorCode:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    return await served.broker.offsets.commit(LINK, OUTSIDE, [slot(8, at_ms=now_ms)])
