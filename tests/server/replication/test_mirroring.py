@@ -762,17 +762,17 @@ async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_t
 
 
 async def until_slot(source: ServedBroker, offset: int) -> None:
-    """Wait until the link has committed an offset and no commit of it is under way."""
+    """Wait until the link has committed an offset, some time ago, and no commit is under way."""
 
     def is_committed() -> bool:
         entry = source.broker.groups.table.find("__mirror.dr")
         assert isinstance(entry, GroupEntry)
         slot = entry.offsets.get("t", 0)
-        return slot is not None and slot.offset == offset and not entry.commits
+        if slot is None or slot.offset != offset or entry.commits:
+            return False
+        return source.broker.clock.now_ms() > slot.commit_timestamp
 
     await until(is_committed)
-    # The slot counts as stalled once the clock has moved on.
-    await asyncio.sleep(0.01)
 
 
 async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_made_again(
