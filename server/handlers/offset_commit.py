@@ -12,6 +12,8 @@ Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from protocol.internal_topics.group_records import (
     NO_TIMESTAMP,
     GroupRecord,
@@ -58,13 +60,9 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
                 too_long.append((at, index))
             else:
                 records[at, index] = _record(request, name, topic, partition, context)
-    invalidated = context.broker.offsets.refused_slots(request.group_id, records.values())
-    for place in [place for place, each in records.items() if _part(each) in invalidated]:
-        refused[place] = ErrorCode.OFFSET_OUT_OF_RANGE
-        del records[place]
     outcome = ErrorCode.NONE
     if records or too_long:
-        outcome = await _commit(request, context, list(records.values()))
+        outcome = await _commit_valid(request, context, records, refused)
     if outcome is ErrorCode.NONE:
         refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     topics = [
@@ -92,6 +90,23 @@ def refuse(
             request.topics,
         )
     )
+
+
+async def _commit_valid(
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    records: dict[_Place, GroupRecord],
+    refused: dict[_Place, ErrorCode],
+) -> ErrorCode:
+    """Commit the records together, except a link's slots that were invalidated, which it refuses."""
+    while True:
+        for place in _invalidated(request, context, records):
+            refused[place] = ErrorCode.OFFSET_OUT_OF_RANGE
+            del records[place]
+        outcome = await _commit(request, context, list(records.values()))
+        if outcome is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return outcome
+        # Some slots were invalidated meanwhile. The others must not be refused with them.
 
 
 async def _commit(
@@ -123,6 +138,14 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Err
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = topics.get(topic.name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.name
+
+
+def _invalidated(
+    request: OffsetCommitRequest, context: RequestContext, records: Mapping[_Place, GroupRecord]
+) -> list[_Place]:
+    """Returns the places of a link's slots that were invalidated."""
+    refused = context.broker.offsets.refused_slots(request.group_id, records.values())
+    return [place for place, each in records.items() if _part(each) in refused]
 
 
 def _part(record: GroupRecord) -> tuple[str, int]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from protocol.internal_topics.group_records import GroupRecord
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -13,6 +16,10 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from protocol.wire.error_codes import ErrorCode
+from server.coordination.coordinator_topic import CoordinatorTopic, PreparedBatch
+from server.coordination.groups.holds import INVALIDATED_MS
+from server.coordination.groups.offset_checks import OUTSIDE
+from tests.harness.offsets_world import commit as record_of
 from tests.harness.served_broker import batch_of, records_in
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
@@ -113,3 +120,43 @@ async def test_a_live_link_cannot_be_deleted(tmp_path: Path) -> None:
         request = DeleteGroupsRequest(groups_names=(LINK,))
         answer = await broker.served.call(request, 2, DeleteGroupsResponse)
         assert answer.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+async def test_a_slot_that_is_invalidated_during_a_commit_fails_no_other_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await broker.served.create("orders", 2, **TOPIC)
+        for partition in (0, 1):
+            await broker.served.produce("orders", batch_of(1), partition)
+        await commit_both(broker, 1)
+        prepare = CoordinatorTopic.prepare
+
+        async def invalidate_first(topic: CoordinatorTopic, *arguments: Any) -> PreparedBatch:
+            monkeypatch.setattr(CoordinatorTopic, "prepare", prepare)
+            prepared = await topic.prepare(*arguments)
+            await broker.served.broker.offsets.commit(LINK, OUTSIDE, [invalidated()])
+            return prepared
+
+        monkeypatch.setattr(CoordinatorTopic, "prepare", invalidate_first)
+
+        assert await commit_both(broker, 2) == [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE]
+
+
+def invalidated() -> GroupRecord:
+    """Returns the record that invalidates the link's slot in partition 0."""
+    return record_of(0, 1, group=LINK, topic="orders", commit_timestamp=INVALIDATED_MS)
+
+
+async def commit_both(broker: SteeredBroker, offset: int) -> list[int]:
+    """Commit for both partitions. Returns the error codes."""
+    partitions = tuple(
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=None
+        )
+        for index in (0, 1)
+    )
+    topic = OffsetCommitRequestTopic(name="orders", partitions=partitions)
+    request = OffsetCommitRequest(group_id=LINK, topics=(topic,))
+    response = await broker.served.call(request, 8, OffsetCommitResponse)
+    return [each.error_code for each in response.topics[0].partitions]
