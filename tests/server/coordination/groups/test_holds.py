@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from cleaner.rules.hold import NO_HOLD, Hold
 from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
+from server.coordination.coordinator_topic import CoordinatorTopic, PreparedBatch
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.holds import INVALIDATED_MS, LOADING, is_named
 from server.coordination.groups.offset_checks import OUTSIDE
@@ -271,27 +274,75 @@ async def test_an_operator_deletes_the_slots_of_an_ordinary_group(tmp_path: Path
         assert hold(served) == NO_HOLD
 
 
+class HeldAppends:
+    """Lets appends to `__consumer_offsets` become durable only when the test allows it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._appended = asyncio.Event()
+        self._may_be_durable = asyncio.Event()
+        append = CoordinatorTopic.append_batch
+
+        def held(topic: CoordinatorTopic, batch: PreparedBatch) -> tuple[int, Awaitable[int]]:
+            first_offset, durable = append(topic, batch)
+            self._appended.set()
+            return first_offset, self._held(durable)
+
+        patch.setattr(CoordinatorTopic, "append_batch", held)
+
+    async def next_of(self, task: asyncio.Task[Any]) -> None:
+        """Wait until a task appends a batch, or ends without one."""
+        self._appended.clear()
+        appended = asyncio.create_task(self._appended.wait())
+        await asyncio.wait({task, appended}, return_when=asyncio.FIRST_COMPLETED)
+        appended.cancel()
+
+    def release(self) -> None:
+        """Let everything that is appended become durable."""
+        self._may_be_durable.set()
+
+    async def _held(self, durable: Awaitable[int]) -> int:
+        await self._may_be_durable.wait()
+        return await durable
+
+
 async def test_a_links_commit_does_not_overtake_the_invalidation_of_its_slot(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the link would not notice that tombstones may have gone meanwhile."""
+    async with serving_broker(tmp_path) as served:
+        await with_records(served)
+        await commits(served, slot(5))
+        now_ms = served.broker.clock.now_ms()
+        appends = HeldAppends(monkeypatch)
+
+        expiry = asyncio.create_task(served.broker.offsets.expire())
+        await appends.next_of(expiry)
+        late = asyncio.create_task(commits(served, slot(8, at_ms=now_ms)))
+        await appends.next_of(late)
+        appends.release()
+        await expiry
+
+        assert await late is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert stored(served) == (5, INVALIDATED_MS)
+        assert served.broker.groups.holds.invalidated_total == 1
+
+
+async def test_a_slot_whose_commit_is_on_its_way_is_not_invalidated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving_broker(tmp_path) as served:
         await with_records(served)
         await commits(served, slot(5))
         now_ms = served.broker.clock.now_ms()
+        appends = HeldAppends(monkeypatch)
 
-        _, *outcomes = await asyncio.gather(
-            served.broker.offsets.expire(),
-            *(commits_in_turn(served, now_ms, turns) for turns in range(30)),
-        )
+        early = asyncio.create_task(commits(served, slot(8, at_ms=now_ms)))
+        await appends.next_of(early)
+        expiry = asyncio.create_task(served.broker.offsets.expire())
+        await appends.next_of(expiry)
+        appends.release()
+        await expiry
 
-        was_first = stored(served) == (8, now_ms)
-        assert set(outcomes) <= {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}
-        assert was_first or stored(served) == (5, INVALIDATED_MS) or ErrorCode.NONE in outcomes
-        invalidated = served.broker.groups.holds.invalidated_total
-        assert invalidated == (0 if was_first else 1)
-
-
-async def commits_in_turn(served: ServedBroker, now_ms: int, turns: int) -> ErrorCode:
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    return await served.broker.offsets.commit(LINK, OUTSIDE, [slot(8, at_ms=now_ms)])
+        assert await early is ErrorCode.NONE
+        assert stored(served) == (8, now_ms)
+        assert served.broker.groups.holds.invalidated_total == 0
