@@ -19,7 +19,7 @@ from protocol.records.control_record import ControlType, read_control_type
 from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from tests.harness.compacted_log import CONFIG, CompactedLog, read_bytes
-from tests.harness.log_builder import headers_in, records_in, valid
+from tests.harness.log_builder import headers_in, records_in, run_of
 from tests.harness.transactional_producer import TransactionalProducer
 
 KEYS = tuple(b"%d" % number for number in range(12))
@@ -59,7 +59,7 @@ class Mirror:
         if not data:
             self.log.log.advance_end(source.log.log_end_offset, now_ms=self.log.now_ms)
         else:
-            self.log.log.append_as_follower(valid(bytearray(data)), now_ms=self.log.now_ms)
+            self.log.log.append_as_follower(run_of(data), now_ms=self.log.now_ms)
         self.log.make_durable()
 
     def has_caught_up(self, source: CompactedLog) -> bool:
