@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.remote import plan as plans
 from cleaner.remote.plan import (
     BuiltSidecar,
     GroupResult,
@@ -72,6 +74,27 @@ RESULTS = builds(
 @given(PLANS)
 def test_a_plan_comes_back_as_it_was(plan: RemotePlan) -> None:
     assert RemotePlan.from_json(plan.to_json()) == plan
+
+
+@given(PLANS)
+def test_a_pickled_plan_comes_back_as_it_was(plan: RemotePlan) -> None:
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_an_executor_of_another_release_refuses_a_pickled_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pickled = pickle.dumps(PLAN)
+    monkeypatch.setattr(plans, "FORMAT", 1)
+    with pytest.raises(RefusedJson, match="the plan has format 2, this release reads format 1"):
+        pickle.loads(pickled)
+
+
+def test_a_plan_of_a_release_without_holds_is_refused_for_its_format() -> None:
+    raw = json.loads(PLAN.to_json())
+    del raw["hold_offset"]
+    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 2"):
+        RemotePlan.from_json(json.dumps({**raw, "format": 1}))
 
 
 @given(RESULTS)
