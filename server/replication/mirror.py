@@ -69,6 +69,7 @@ class Mirror:
         "copied_bytes",
         "cut_records",
         "failures",
+        "has_lost_slot",
         "log",
         "next_attempt_ms",
         "reason",
@@ -106,6 +107,8 @@ class Mirror:
         self.slot: tuple[Offset, str] | None = None
         """The offset and metadata last committed at the source; None before the first commit."""
         self.slot_ms = 0
+        self.has_lost_slot = False
+        """Whether the source no longer holds tombstones for it."""
         # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
         # before anything is copied.
         is_new = safe_ms is None and self.is_empty
@@ -149,11 +152,20 @@ class Mirror:
         """Returns whether the slot at the source is to be committed."""
         if self.state is MirrorState.STOPPED:
             return False
+        if self.has_lost_slot and self.state is MirrorState.FAILED:
+            return False
         return self.slot != (self.log.high_watermark, metadata) or now_ms - self.slot_ms >= renew_ms
 
     def slot_committed(self, now_ms: int, offset: Offset, metadata: str) -> None:
         """Note what the source has."""
         self.slot, self.slot_ms = (offset, metadata), now_ms
+        self.has_lost_slot = False
+
+    def slot_ended(self, reason: str) -> None:
+        """Stop, because the source no longer holds tombstones for it."""
+        self.slot, self.has_lost_slot = None, True
+        self.tombstones.forget()
+        self.answered(Verdict(guard=Guard.MISSED_TOMBSTONES, reason=reason))
 
     def noted(self, answer: SourceAnswer) -> None:
         """Note where the source's log ends, if it says so, before its answer is judged.
@@ -183,7 +195,11 @@ class Mirror:
 
     def happened(self, event: Event, reason: str = "") -> Action:
         """Take any other event. Returns what to do."""
-        return self._step(event, Guard.ALWAYS, reason)
+        action = self._step(event, Guard.ALWAYS, reason)
+        if action is Action.CHECK:
+            # Meanwhile the source may have given up its slot: commit it at once, to learn that.
+            self.slot_ms = 0
+        return action
 
     def make_due(self) -> None:
         """Begin the next attempt if its time has come."""

@@ -6,7 +6,8 @@ metadata says what a restart needs, and why a mirror does not move:
     {"safe_ms": ..., "state": "copying", "reason": ""}
 
 A slot is committed before the first fetch, so that a source that holds tombstones for the group holds
-them from the beginning.
+them from the beginning. A source that no longer holds them, because the slot has not moved for its
+`compaction.hold.max.ms`, answers OFFSET_OUT_OF_RANGE: the mirror then stops.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ REASON_MAX = 500
 COMMITS_AT_ONCE = 1_000
 RENEW_MS = 3_600_000
 """A slot that does not move is committed once more after this time, so that it does not expire."""
+SLOT_ENDED = (
+    "the source no longer holds tombstones for this mirror, because it has not moved for the source's"
+    " compaction.hold.max.ms, so some may be missing here: to lose no deletion, promote the mirror,"
+    " delete it, and resume its link"
+)
 ONE_GROUP_UNTIL_FIND, ONE_GROUP_UNTIL_FETCH = 3, 7
 """The last versions of FindCoordinator and OffsetFetch that ask for a single group."""
 
@@ -116,6 +122,8 @@ async def _commit(
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
             mirror.slot_committed(now_ms(), *slots[partition])
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            mirror.slot_ended(SLOT_ENDED)
         else:
             refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
     if refused:
