@@ -79,6 +79,7 @@ class BrokerCollector(Collector):
         facts = self._broker()
         yield from collect_broker(facts)
         yield from self._collect_recovery(facts.recovery)
+        yield counter(coordinator_names.SLOTS_INVALIDATED, [((), facts.slots_invalidated)])
         yield from self._collect_transactions(facts.transactions)
         yield from self._collect_traffic()
         yield from self._collect_connections()

@@ -65,6 +65,11 @@ CONSUMER_GROUPS_BY_STATE = Metric.gauge(
     "Groups of the consumer protocol by state.",
     "state",
 )
+SLOTS_INVALIDATED = Metric.counter(
+    "kompakt_slots_invalidated_total",
+    "Committed offsets that no longer hold tombstones, because they have not moved for"
+    " compaction.hold.max.ms.",
+)
 COORDINATOR_PARTITIONS = Metric.gauge(
     "kompakt_coordinator_partitions",
     "Partitions of a coordinator's topic, by state: loading, active, or failed to load.",

@@ -226,6 +226,8 @@ class BrokerFacts:
     dead_cleaner_workers: int = 0
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By coordinator's topic and state (loading, active, failed), the number of partitions."""
+    slots_invalidated: int = 0
+    """Committed offsets that no longer hold tombstones, since the start."""
     transactions: TransactionFacts = TransactionFacts()
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()

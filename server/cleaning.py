@@ -115,6 +115,7 @@ def _pool(broker: Broker, background: Background) -> CleanerPool:
         broker.configs.config.cleaner_settings(),
         clock=broker.clock,
         probe=Probes(broker.cleaner_counts, history),
+        hold_of=broker.groups.holds.hold_of,
     )
 
 

@@ -89,6 +89,7 @@ def offsets_of(broker: Broker) -> OffsetCommands:
         retention_ms=broker.config.offsets_retention_minutes * 60_000,
         check_interval_ms=broker.config.offsets_retention_check_interval_ms,
         turns=broker.turns,
+        administration=broker.executors.administration,
     )
 
 

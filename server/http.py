@@ -179,6 +179,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             each.topic.name: each.table.loads.by_state(each.topic.partitions_count)
             for each in (broker.groups, broker.transactions)
         },
+        slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
         quotas=quota_facts(broker),

@@ -8,6 +8,7 @@ numbers that the cleaner itself decides by (`cleaner/rules/pick.py`).
     throttled, waiting                        a pass runs, or waits for a thread
     open transaction, high watermark, minimum lag, active segment    nothing dirty may be cleaned yet
     ratio, nothing dirty                      it is not worth it yet
+    held                                      tombstones stay for a group that lags
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 from collections.abc import Iterator
 
 from cleaner.explain.log_findings import (
+    held_tombstones,
     limit,
     nothing_dirty,
     open_transaction,
@@ -63,8 +65,10 @@ def _headline(
         return f"{name} is being compacted: {running.progress.ratio:.0%} done"
     if running is not None and running.task is Task.LEASE:
         return f"{name} is being compacted by another process, which has a lease on it"
-    if findings:
-        return f"{name} is not being compacted: {findings[0].text}"
+    # A hold keeps tombstones, but no pass from running.
+    obstacles = [each for each in findings if each.obstacle is not Obstacle.HELD]
+    if obstacles:
+        return f"{name} is not being compacted: {obstacles[0].text}"
     reason = situation.assessment.reason
     assert reason is not None, "a log that is not eligible has a blocker"
     return f"{name} is about to be compacted: {reason.name.lower().replace('_', ' ')}"
@@ -88,6 +92,8 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
     elif _is_pinned(situation):
         # The pass will end where the transaction begins.
         yield open_transaction(situation)
+    if situation.assessment.hold.offset < situation.log_end_offset:
+        yield held_tombstones(situation)
 
 
 # ---------------------------------------------------------------- held by an operator or a failure

@@ -147,3 +147,14 @@ def nothing_dirty(situation: Situation) -> Finding:
         remedy="no action needed; delete.retention.ms sets how long tombstones stay",
         numbers={"horizon_ms": horizon_ms if horizon_ms < LONG_MAX else None},
     )
+
+
+def held_tombstones(situation: Situation) -> Finding:
+    """Returns the finding that tombstones stay because a group has not read them yet."""
+    hold = situation.assessment.hold
+    return Finding(
+        obstacle=Obstacle.HELD,
+        text=f"tombstones and markers from offset {hold.offset} on stay: {hold.by} holds them",
+        remedy="let it read on; see compaction.hold.groups and compaction.hold.max.ms",
+        numbers={"hold_offset": hold.offset, "log_end_offset": situation.log_end_offset},
+    )

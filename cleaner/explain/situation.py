@@ -39,6 +39,7 @@ class Obstacle(enum.Enum):
     ACTIVE_SEGMENT = "active_segment"
     RATIO = "ratio"
     NOTHING_DIRTY = "nothing_dirty"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

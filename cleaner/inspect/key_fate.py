@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cleaner.rules.hold import Hold
 from cleaner.rules.pick import assess
 from cleaner.rules.step import Decision, KeyHit
 from cleaner.rules.text import duration_text, moment_text
@@ -12,7 +13,12 @@ from storage.log.cleaning_view import CleaningView
 
 
 def fate(
-    view: CleaningView, hits: Sequence[KeyHit], last: KeyHit | None, count: int, now_ms: int
+    view: CleaningView,
+    hits: Sequence[KeyHit],
+    last: KeyHit | None,
+    count: int,
+    now_ms: int,
+    hold: Hold,
 ) -> Iterator[str]:
     """Yields sentences about the future of a key's records.
 
@@ -21,6 +27,7 @@ def fate(
         hits: the last records of the key, by offset.
         last: the key's current record: the last of `hits` in no open or aborted transaction.
         count: number of records of the key; more than `hits` if that list was cut.
+        hold: which tombstones stay.
     """
     if count == 0:
         yield "no record of this key is on disk: it never existed, or is physically gone"
@@ -41,7 +48,7 @@ def fate(
                 f"{_records(older, 'superseded ')} with the first pass that reaches offset"
                 f" {last.offset}; the log is clean up to {view.clean_offset}"
             )
-        yield from _fate_of_last(view, last, now_ms)
+        yield from _fate_of_last(view, last, now_ms, hold)
     if undecided:
         producers = ", ".join(
             str(each) for each in sorted({hit.producer_id or 0 for hit in undecided})
@@ -61,7 +68,7 @@ def _records(count: int, kind: str) -> str:
     return f"1 {kind}record goes" if count == 1 else f"{count} {kind}records go"
 
 
-def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int) -> Iterator[str]:
+def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> Iterator[str]:
     if last.value_bytes is not None:
         yield f"its last value, at offset {last.offset}, stays"
         return
@@ -70,6 +77,8 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int) -> Iterator[str
     setting = f"delete.retention.ms={retention} ({duration_text(retention / 1000)})"
     if last.offset == view.log_end_offset - 1:
         yield f"{name} is the log's last record, and stays until something follows it"
+    if last.offset >= hold.offset:
+        yield f"{name} stays: {hold.by} holds tombstones from offset {hold.offset} on"
     if last.delete_horizon_ms is None:
         yield (
             f"{name} waits for a first pass over it, after which it stays for {setting} more; the first"
@@ -81,7 +90,7 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int) -> Iterator[str
             f"{name} goes with the first pass after {moment_text(last.delete_horizon_ms)}, which runs"
             f" even if the log is clean; the first pass over it was {setting} before that"
         )
-    else:
+    elif last.offset < hold.offset:
         yield f"{name} expired at {moment_text(last.delete_horizon_ms)}: the next pass drops it"
 
 

@@ -20,6 +20,7 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
+from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.step import Decision, KeyHit, ReadStep
 from storage.files.errors import DamagedSidecar, MissingFile
 from storage.formats.key_sidecar import KeySidecar
@@ -66,7 +67,13 @@ class KeyHistory:
 
 
 def find_key(
-    view: CleaningView, key: bytes, settings: CleanerSettings, *, meter: PassMeter, now_ms: int
+    view: CleaningView,
+    key: bytes,
+    settings: CleanerSettings,
+    *,
+    meter: PassMeter,
+    now_ms: int,
+    hold: Hold = NO_HOLD,
 ) -> KeyHistory:
     """Search the log of a view `as_if_rolled` for a key. For a worker thread.
 
@@ -84,7 +91,7 @@ def find_key(
         except SidecarMismatch as reason:
             distrusted.add(reason.base_offset)
         else:
-            return key_history(view, key, finder.hits, finder.count, now_ms=now_ms)
+            return key_history(view, key, finder.hits, finder.count, now_ms=now_ms, hold=hold)
 
 
 def _search(
@@ -132,7 +139,7 @@ def read_segment(
 
 
 def key_history(
-    view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: int, *, now_ms: int
+    view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: int, *, now_ms: int, hold: Hold
 ) -> KeyHistory:
     """Returns the history of a key from its hits. Pure."""
     hits = [_assume_committed(hit, view.clean_offset) for hit in hits]
@@ -145,7 +152,7 @@ def key_history(
         records=tuple(_records(view.sealed_rows, hits, last)),
         tombstone_offset=tombstone.offset if tombstone else None,
         tombstone_goes_at_ms=tombstone.delete_horizon_ms if tombstone else None,
-        fate=tuple(fate(view, hits, last, count, now_ms)),
+        fate=tuple(fate(view, hits, last, count, now_ms, hold)),
     )
 
 

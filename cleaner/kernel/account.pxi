@@ -16,6 +16,7 @@ cdef class Account:
     cdef int64_t records_read
     cdef int64_t[VERDICT_COUNT] records
     cdef int64_t marked
+    cdef int64_t expired_offset_max
 
     def __cinit__(self, *, bint is_verified, int64_t new_horizon_ms):
         self.is_verified = is_verified
@@ -31,7 +32,7 @@ cdef class Account:
         self.rebuilt.size = 0
         self.rebuilt_records.count = self.rebuilt_records.sum = 0
         self.copied_tombstones = 0
-        self.copied_horizon_min = -1
+        self.copied_horizon_min = self.expired_offset_max = -1
         memset(self.records, 0, sizeof(self.records))
 
     cdef object snapshot(self):
@@ -46,6 +47,7 @@ cdef class Account:
             records_read=self.records_read,
             records_by_verdict={verdict: self.records[i] for i, verdict in enumerate(VERDICTS)},
             marked=self.marked,
+            expired_offset_max=self.expired_offset_max,
         )
 
     cdef int enter(
@@ -59,6 +61,7 @@ cdef class Account:
         cdef int i
         self.records_read += header.record_count
         self.marked += judged.marked
+        self.expired_offset_max = max(self.expired_offset_max, judged.expired_offset)
         for i in range(VERDICT_COUNT):
             self.records[i] += judged.records[i]
         if not self.is_verified or not remains:

@@ -47,6 +47,7 @@ cdef class BatchFilter:
         Transactions transactions=None,
         bint stamps_markers=False,
         bint is_verified=False,
+        int64_t hold_offset=INT64_MAX,
     ):
         if min(now_ms, delete_retention_ms, index_interval_bytes, segment_bytes_max) < 0:
             raise ValueError("a time or a number of bytes is negative")
@@ -69,6 +70,7 @@ cdef class BatchFilter:
             end_offset=end_offset,
             tail_offset=tail_offset,
             now_ms=now_ms,
+            hold_offset=hold_offset,
             decompressed_bytes_max=decompressed_bytes_max,
             keeps_unkeyed=keeps_unkeyed,
             stamps_markers=stamps_markers,

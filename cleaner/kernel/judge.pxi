@@ -1,4 +1,4 @@
-# Judges the records of a batch by the rule of retain.py and the marks; a part of kernel.pyx. A batch that
+# Judges the records of a batch by the rule of record_verdict.py and the marks; a part of kernel.pyx. A batch that
 # keeps a tombstone for the first time gets its delete horizon when it is written (filter.pxi).
 
 
@@ -9,6 +9,7 @@ cdef class Judge:
     cdef int64_t end_offset
     cdef int64_t tail_offset
     cdef int64_t now_ms
+    cdef int64_t hold_offset
     cdef bint keeps_unkeyed
     cdef bint is_verified
     cdef ActiveProducers producers
@@ -33,6 +34,7 @@ cdef class Judge:
         int64_t end_offset,
         int64_t tail_offset,
         int64_t now_ms,
+        int64_t hold_offset,
         int64_t decompressed_bytes_max,
         bint keeps_unkeyed,
         bint stamps_markers,
@@ -46,6 +48,7 @@ cdef class Judge:
         self.end_offset = end_offset
         self.tail_offset = tail_offset
         self.now_ms = now_ms
+        self.hold_offset = hold_offset
         self.records = Records(decompressed_bytes_max)
         self.keeps_unkeyed = keeps_unkeyed
         self.stamps_markers = stamps_markers
@@ -110,6 +113,8 @@ cdef class Judge:
             count_verdict(&self.judged, verdict, record.end - record.start)
             if verdict != DROPPED_MARKER:
                 keep_record(&self.judged, &record, header)
+            else:
+                self.judged.expired_offset = header.last_offset
         return check_end(self.records, at, header, position)
 
     cdef int verdict_of_control(self, const batch_header *header) noexcept nogil:
@@ -118,7 +123,9 @@ cdef class Judge:
         if find_row(&self.remaining, header.producer_id) != NULL:
             return KEPT_MARKER
         if header.attributes & ATTRIBUTE_DELETE_HORIZON:
-            return DROPPED_MARKER if self.now_ms >= header.base_timestamp else KEPT_MARKER
+            if self.now_ms < header.base_timestamp:
+                return KEPT_MARKER
+            return KEPT_HELD if header.last_offset >= self.hold_offset else DROPPED_MARKER
         self.judged.is_idle_marker = self.stamps_markers
         return KEPT_MARKER
 
@@ -143,6 +150,8 @@ cdef class Judge:
             count_verdict(&self.judged, verdict, record.end - record.start)
             if verdict < DROPPED_SUPERSEDED:
                 self.keep(&record, header, entry)
+            elif verdict == DROPPED_TOMBSTONE:
+                self.judged.expired_offset = header.base_offset + record.offset_delta
         return check_end(self.records, at, header, position)
 
     cdef inline const uint8_t *take_entry(
@@ -173,6 +182,8 @@ cdef class Judge:
             and header.attributes & ATTRIBUTE_DELETE_HORIZON
             and self.now_ms >= header.base_timestamp
         ):
+            if header.base_offset + record.offset_delta >= self.hold_offset:
+                return KEPT_HELD
             return DROPPED_TOMBSTONE
         return KEPT_LATEST
 

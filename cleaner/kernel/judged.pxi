@@ -27,6 +27,8 @@ cdef struct Judged:
     uint64_t kept_offset_sum
     # Records with a mark.
     int64_t marked
+    # The offset of the last tombstone or marker that its delete horizon has dropped; -1: none.
+    int64_t expired_offset
 
 
 cdef void clear_judged(Judged *judged) noexcept nogil:
@@ -35,7 +37,7 @@ cdef void clear_judged(Judged *judged) noexcept nogil:
     memset(judged, 0, sizeof(Judged))
     judged.runs = runs
     judged.run_capacity = run_capacity
-    judged.max_timestamp = -1
+    judged.max_timestamp = judged.expired_offset = -1
 
 
 cdef inline int keep_record(

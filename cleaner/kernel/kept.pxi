@@ -25,6 +25,7 @@ cdef int64_t sum_entries(
     const uint8_t *marks,
     int64_t first_entry,
     bint with_tombstones,
+    int64_t hold_offset,
     kp_hash128 *sum,
 ) noexcept nogil:
     cdef const uint8_t *entry = scan.block.entries - ENTRY_SIZE
@@ -43,7 +44,7 @@ cdef int64_t sum_entries(
             continue
         if marks != NULL and marks[ordinal >> 3] >> (ordinal & 7) & 1:
             continue
-        if not with_tombstones and entry_is_tombstone(entry):
+        if not with_tombstones and offset < hold_offset and entry_is_tombstone(entry):
             continue
         if (
             scan.knows_aborted
@@ -66,6 +67,7 @@ def sum_kept(
     int64_t end_offset,
     bint with_tombstones,
     Transactions transactions=None,
+    int64_t hold_offset=INT64_MAX,
 ):
     cdef const unsigned char[::1] bits
     cdef const uint8_t *first_mark = NULL
@@ -82,6 +84,13 @@ def sum_kept(
     memset(&sum, 0, sizeof(sum))
     with nogil:
         count = sum_entries(
-            &scan, offset_map, transactions, first_mark, first_entry, with_tombstones, &sum
+            &scan,
+            offset_map,
+            transactions,
+            first_mark,
+            first_entry,
+            with_tombstones,
+            hold_offset,
+            &sum,
         )
     return KeySum(count=count, digest=number_of(sum))

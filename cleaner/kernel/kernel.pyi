@@ -209,6 +209,7 @@ def sum_kept(
     end_offset: int,
     with_tombstones: bool,
     transactions: Transactions | None = None,
+    hold_offset: int = ...,
 ) -> KeySum:
     """Returns the sum over the entries of a block that are in the map's part and that a pass keeps.
 
@@ -217,7 +218,8 @@ def sum_kept(
 
     Args:
         marks: the marks set by `mark_keys`; None for a block in which nothing is superseded.
-        with_tombstones: whether tombstones are included.
+        with_tombstones: whether tombstones below `hold_offset` are included.
+        hold_offset: tombstones at and above it always are.
 
     Raises:
         KeysDiffer: see the module.
@@ -272,6 +274,7 @@ class BatchSurvey:
         producer_marker_epochs: Mapping[int, int] | None = None,
         transactions: Transactions | None = None,
         stamps_markers: bool = False,
+        hold_offset: int = ...,
     ) -> None:
         """For the arguments see `BatchFilter`."""
 
@@ -315,6 +318,7 @@ class BatchFilter:
         transactions: Transactions | None = None,
         stamps_markers: bool = False,
         is_verified: bool = False,
+        hold_offset: int = ...,
     ) -> None:
         """
         Args:
@@ -337,6 +341,7 @@ class BatchFilter:
                 allowed if all of the log below it is fed or skipped.
             is_verified: whether the account is complete enough for a verification, and every key is
                 hashed again and compared with its entry.
+            hold_offset: tombstones and markers at and above it stay, whatever their delete horizon.
 
         Raises:
             ValueError: `hash_key` is not 16 bytes long, or a bound is negative.

@@ -112,7 +112,7 @@ SLOT_BYTES = sizeof(kp_slot)
 cdef enum:
     # Records between the prefetch of a slot and its use; a power of two.
     WINDOW = 32
-    VERDICT_COUNT = 10
+    VERDICT_COUNT = 11
     RECORD_BYTES_MIN = 7
 
 # The kernel's numbers of the verdicts: their positions in `Verdict`.
@@ -122,6 +122,7 @@ cdef enum:
     KEPT_TAIL
     KEPT_UNKEYED
     KEPT_MARKER
+    KEPT_HELD
     DROPPED_SUPERSEDED
     DROPPED_TOMBSTONE
     DROPPED_UNKEYED
@@ -134,6 +135,7 @@ VERDICTS = (
     Verdict.KEPT_TAIL,
     Verdict.KEPT_UNKEYED,
     Verdict.KEPT_MARKER,
+    Verdict.KEPT_HELD,
     Verdict.DROPPED_SUPERSEDED,
     Verdict.DROPPED_TOMBSTONE,
     Verdict.DROPPED_UNKEYED,

@@ -14,6 +14,7 @@ cdef struct DataScan:
     int64_t next_entry
     const uint8_t *marks
     bint horizon_is_due
+    int64_t hold_offset
 
 
 cdef bint has_survivor(DataScan *scan, const SpecialRow *row) noexcept nogil:
@@ -31,7 +32,9 @@ cdef bint has_survivor(DataScan *scan, const SpecialRow *row) noexcept nogil:
         ordinal = scan.first_entry + scan.next_entry
         scan.next_entry += 1
         if offset >= row.first_offset and not scan.marks[ordinal >> 3] >> (ordinal & 7) & 1:
-            survives = survives or not (may_expire and entry_is_tombstone(entry))
+            survives = survives or not (
+                may_expire and offset < scan.hold_offset and entry_is_tombstone(entry)
+            )
     return survives
 
 
@@ -40,6 +43,7 @@ cdef class BatchSurvey:
     # Constant after construction
     cdef int64_t end_offset
     cdef bint stamps_markers
+    cdef int64_t hold_offset
     cdef Transactions transactions
     cdef ActiveProducers producers
     # State: the producers with a remaining transactional batch since their last marker
@@ -53,9 +57,11 @@ cdef class BatchSurvey:
         producer_marker_epochs=None,
         Transactions transactions=None,
         bint stamps_markers=False,
+        int64_t hold_offset=INT64_MAX,
     ):
         self.end_offset = end_offset
         self.stamps_markers = stamps_markers
+        self.hold_offset = hold_offset
         self.transactions = transactions
         self.producers = ActiveProducers(producer_last_offsets, producer_marker_epochs)
 
@@ -83,6 +89,7 @@ cdef class BatchSurvey:
         scan.first_entry = first_entry
         scan.marks = &marks[0] if marks.shape[0] > 0 else NULL
         scan.horizon_is_due = horizon_is_due
+        scan.hold_offset = self.hold_offset
         with nogil:
             for i in range(scan.block.row_count):
                 read_special_row(&scan.block, i, base_offset, &row)

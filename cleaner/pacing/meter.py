@@ -79,7 +79,7 @@ class PassMeter:
         if self._sleep(0):
             raise CleaningAborted("asked to stop")
         if self._is_stale():
-            raise CleaningAborted("the log was truncated, deleted or reconfigured")
+            raise CleaningAborted("the log was truncated, deleted or reconfigured, or is held")
 
     def _nap(self, seconds: float) -> bool:
         """Sleep for the throttle. Returns True if the pass must stop."""

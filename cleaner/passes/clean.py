@@ -166,6 +166,8 @@ def _report(
         segments_after=tally["segments_after"],
         segments_untouched=tally["segments_untouched"],
         dirty_ratio=plan.dirty_ratio,
+        hold_offset=plan.hold.offset,
+        held_by=plan.hold.by,
         throttled_seconds=meter.throttled_seconds,
         group_reports=tuple(rewriting.group_reports),
     )

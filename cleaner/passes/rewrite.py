@@ -173,7 +173,13 @@ class Rewriting:
             self._meter.progress.enter(Phase.VERIFY)
             rows = [segment.row for segment, _ in group]
             marked = sum(its.superseded for _, its in group)
-            self._verifier.check_group(self.batch_filter.account, rows, cleaned, marked=marked)
+            self._verifier.check_group(
+                self.batch_filter.account,
+                rows,
+                cleaned,
+                marked=marked,
+                hold_offset=self._plan.hold.offset,
+            )
             self._meter.check()
         except KeysDiffer as error:
             recopy.discard()
@@ -216,6 +222,7 @@ def work_of(plan: CleaningPlan, row: SegmentRow, findings: Findings) -> Work:
         findings,
         now_ms=plan.now_ms,
         keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
+        hold_offset=plan.hold.offset,
     )
 
 
@@ -253,6 +260,7 @@ def _filter(
         transactions=section.transactions,
         stamps_markers=stamps_markers,
         is_verified=settings.verify,
+        hold_offset=plan.hold.offset,
     )
 
 
@@ -272,6 +280,7 @@ def _survey(plan: CleaningPlan, section: DirtySection, *, stamps_markers: bool) 
         producer_marker_epochs=plan.view.producer_marker_epochs,
         transactions=section.transactions,
         stamps_markers=stamps_markers,
+        hold_offset=plan.hold.offset,
     )
 
 

@@ -4,6 +4,7 @@
                  an entry of a sidecar; no entry has a key that the map should have and lacks
     the account  the records read are those kept plus those dropped, by verdict; those dropped as
                  superseded are those that were marked
+    the hold     no tombstone or marker was dropped at or above the plan's hold
     the output   read again from the synced files: its digest, batches and offsets are those that the
                  filter computed from the source, and each manifest row matches its file
 
@@ -34,6 +35,7 @@ from cleaner.rules.step import (
 )
 from cleaner.rules.text import count_text
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.manifest import UNKNOWN, SegmentRow
 
 
@@ -80,11 +82,13 @@ class PassVerifier:
         cleaned: Sequence[ReadableSegment],
         *,
         marked: int,
+        hold_offset: int = OFFSET_MAX,
     ) -> None:
         """Compare a group's finished, synced output with the filter's account of it.
 
         Args:
             marked: number of its records that were marked as superseded.
+            hold_offset: the plan's hold.
 
         Raises:
             VerificationFailed: they differ, or the output is damaged.
@@ -93,6 +97,7 @@ class PassVerifier:
         if self._settings.verify:
             started = self._monotonic()
             check_account(account, sources, marked)
+            check_hold(account, sources, hold_offset)
             check_output(account, cleaned, settings=self._settings, meter=self._meter)
             self.seconds += self._monotonic() - started
 
@@ -152,6 +157,20 @@ def check_account(account: GroupAccount, sources: Sequence[SegmentRow], marked: 
         account.marked == marked and 0 <= kept <= by_verdict.get(Verdict.KEPT_TAIL, 0),
         f"{name}: {count_text(marked, 'record')} found superseded, {account.marked} marked,"
         f" {dropped} dropped as such",
+    )
+
+
+def check_hold(account: GroupAccount, sources: Sequence[SegmentRow], hold_offset: int) -> None:
+    """Check that no tombstone or marker was dropped that a group holds. Pure.
+
+    Raises:
+        VerificationFailed: one was.
+    """
+    expired = account.expired_offset_max
+    _expect(
+        expired < hold_offset,
+        f"{offsets_text(sources)}: the tombstone or marker at offset {expired} was dropped, but they are"
+        f" held from offset {hold_offset} on",
     )
 
 

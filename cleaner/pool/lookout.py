@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cleaner.pacing.clock import Clock, HorizonClock
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, LogState, Reason, Remainder, assess
 from cleaner.rules.report import PassReport
@@ -53,13 +54,15 @@ class Lookout:
         "_clock",
         "_eligible_since",
         "_gains",
+        "_hold_of",
         "_horizon_clock",
         "_remainders",
         "short_of_space",
     )
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, hold_of: HoldOf) -> None:
         # Constant after construction.
+        self._hold_of = hold_of
         self._clock = clock
         self._horizon_clock = HorizonClock(clock)
         # State.
@@ -165,6 +168,7 @@ class Lookout:
             look.now_ms,
             remainder=self._remainders.get(log.topic_partition),
             horizon_now_ms=look.horizon_now_ms,
+            hold=self._hold_of(log),
             requested=requested,
         )
 
@@ -176,6 +180,7 @@ class Lookout:
             first_uncleanable_offset=plan.end_offset,
             now_ms=plan.now_ms,
             is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
+            hold_offset=plan.hold.offset,
         )
         dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
         if dirty_bytes > 0:

@@ -40,6 +40,7 @@ from cleaner.pool.status import PoolStatus, Task
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason
 from cleaner.rules.report import PassReport
@@ -62,8 +63,8 @@ class CleanerPool:
     """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_clock", "_ends", "_logs", "_lookout", "_paused", "_picking", "_probe", "_rehearsing",
-        "_runner", "_workers",
+        "_clock", "_ends", "_hold_of", "_logs", "_lookout", "_paused", "_picking", "_probe",
+        "_rehearsing", "_runner", "_workers",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +74,14 @@ class CleanerPool:
         *,
         clock: Clock,
         probe: CleanerProbe,
+        hold_of: HoldOf = no_hold,
     ) -> None:
-        """`logs` returns all current logs, compacted or not; called in any thread."""
+        """
+        Args:
+            logs: returns all current logs, compacted or not; called in any thread.
+            hold_of: returns which tombstones of a log must stay. A hold that appears or moves back must
+                raise the log's generation.
+        """
         # Constant after construction.
         self._logs = logs
         self._clock = clock
@@ -82,7 +89,8 @@ class CleanerPool:
         self._runner = Runner(settings, clock=clock, probe=probe)
         self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
-        self._lookout = Lookout(clock)
+        self._lookout = Lookout(clock, hold_of)
+        self._hold_of = hold_of
         self._picking = asyncio.Lock()
         self._rehearsing = asyncio.Lock()
         # State.
@@ -263,7 +271,7 @@ class CleanerPool:
             CleaningAborted: the search was stopped, or the log was truncated, deleted or reconfigured.
             ProtocolError, StorageError: the log is damaged, or cannot be read.
         """
-        return await self._runner.find_key(log, key, on_start)
+        return await self._runner.find_key(log, key, self._hold_of(log), on_start)
 
     async def _run_on_request(
         self,

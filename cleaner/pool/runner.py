@@ -35,6 +35,7 @@ from cleaner.pool.status import RunningStatus, Task
 from cleaner.remote.commit import commit
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Reason
 from cleaner.rules.report import PassReport
 from storage.files.errors import SegmentRemoved
@@ -301,26 +302,30 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def find_key(
-        self, log: PartitionLog, key: bytes, on_start: Callable[[RunningPass], None]
+        self,
+        log: PartitionLog,
+        key: bytes,
+        hold: Hold,
+        on_start: Callable[[RunningPass], None],
     ) -> KeyHistory:
         """Search for a key in a thread. Raises as `CleanerPool.find_key`."""
         running = self._begin(log, Task.SEARCH, Reason.REQUESTED)
         self._searches.add(running)
         on_start(running)
         try:
-            return await _retry_if_removed(lambda: self._find_key(running, key))
+            return await _retry_if_removed(lambda: self._find_key(running, key, hold))
         finally:
             self._searches.discard(running)
             running.end()
 
-    async def _find_key(self, running: RunningPass, key: bytes) -> KeyHistory:
+    async def _find_key(self, running: RunningPass, key: bytes, hold: Hold) -> KeyHistory:
         self.check_not_stopping()
         view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
         now_ms = self._clock.now_ms()
 
         def work() -> KeyHistory:
             meter = self._meter(running, view.generation, PassMeter)
-            return find_key(view, key, settings, meter=meter, now_ms=now_ms)
+            return find_key(view, key, settings, meter=meter, now_ms=now_ms, hold=hold)
 
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
 

@@ -190,4 +190,5 @@ class KeyCheck:
             end_offset=self.end_offset,
             with_tombstones=with_tombstones,
             transactions=None if marks is None else self._section.transactions,
+            hold_offset=self._plan.hold.offset,
         )

@@ -134,7 +134,7 @@ def _commit(
         outputs = [taken.take_group(group) for group in result.groups]
         meter.progress.enter(Phase.VERIFY)
         for group, cleaned in zip(result.groups, outputs, strict=True):
-            _verify(group, cleaned, verifier)
+            _verify(plan, group, cleaned, verifier)
         _check_keys(segments, result, outputs, check)
         meter.check()
         _swap(log, plan, result, outputs, taken)
@@ -208,10 +208,21 @@ def _swap(
         log.cleaning.commit_clean_offset(result.end_offset, generation=generation)
 
 
-def _verify(group: GroupResult, cleaned: Sequence[CleanedSegment], verifier: PassVerifier) -> None:
+def _verify(
+    plan: CleaningPlan,
+    group: GroupResult,
+    cleaned: Sequence[CleanedSegment],
+    verifier: PassVerifier,
+) -> None:
     account = group.account
     try:
-        verifier.check_group(account, group.sources, cleaned, marked=account.marked)
+        verifier.check_group(
+            account,
+            group.sources,
+            cleaned,
+            marked=account.marked,
+            hold_offset=plan.hold.offset,
+        )
     except (VerificationFailed, ValueError) as error:
         raise ResultRefused(str(error)) from error
 
@@ -336,6 +347,8 @@ def _report(
         segments_after=len(outputs),
         segments_untouched=len(untouched),
         dirty_ratio=plan.dirty_ratio,
+        hold_offset=plan.hold.offset,
+        held_by=plan.hold.by,
         throttled_seconds=meter.throttled_seconds,
         is_verified=True,
         verify_seconds=verifier.seconds,

@@ -10,14 +10,18 @@ base offsets and file versions of their rows, so the broker never takes a path f
 the same task do not conflict: each has its own folder, and the result says whose outputs count.
 
 Both have a format version; JSON that is not exactly such a value is refused
-(`cleaner/remote/strict_json.py`).
+(`cleaner/remote/strict_json.py`). Spark sends plans to executors as pickles, which also contain this
+JSON, so an executor of a release with another format refuses the plan instead of misreading it.
+
+    format 2    `hold_offset` in a plan, `expired_offset_max` in an account, the verdict `kept_held`
+    format 1    the first; its executors would drop tombstones that a group holds
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -39,7 +43,7 @@ from protocol.wire.numbers import Offset
 from storage.files.paths import LEASES, join
 from storage.formats.manifest import SegmentRow
 
-FORMAT = 1
+FORMAT = 2
 """Increased when older readers would misread the value."""
 
 _ID_DIGITS = 32
@@ -72,6 +76,8 @@ class RemotePlan:
     """Delete horizons up to this wall time have passed."""
     stamp_ms: int
     """New delete horizons count from this wall time."""
+    hold_offset: Offset
+    """Tombstones and markers at and above it stay, whatever their delete horizon."""
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
@@ -105,6 +111,11 @@ class RemotePlan:
             str(producer): epoch for producer, epoch in self.producer_marker_epochs.items()
         }
         return json.dumps({"format": FORMAT, **values})
+
+    def __reduce__(self) -> tuple[Callable[[str], RemotePlan], tuple[str]]:
+        # The pickle of a dataclass with slots has the values alone, which another release would assign
+        # to other fields.
+        return RemotePlan.from_json, (self.to_json(),)
 
     @staticmethod
     def from_json(data: str | bytes) -> RemotePlan:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from cleaner.remote.plan import RemotePlan
 from cleaner.remote.segment import sealed_segment
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Reason
 from storage.files.files import FileSystem
 from storage.formats.key_sidecar import hash_key_check
@@ -38,6 +39,7 @@ def remote_plan(
         end_offset=plan.end_offset,
         now_ms=plan.now_ms,
         stamp_ms=plan.stamp_ms,
+        hold_offset=plan.hold.offset,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
@@ -85,4 +87,5 @@ def cleaning_plan_from(plan: RemotePlan, fs: FileSystem, hash_key: bytes) -> Cle
         dirty_ratio=0.0,
         now_ms=plan.now_ms,
         stamp_ms=plan.stamp_ms,
+        hold=Hold(offset=plan.hold_offset, by=""),
     )

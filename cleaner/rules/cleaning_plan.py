@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import Assessment, Reason
 from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
@@ -48,6 +49,8 @@ class CleaningPlan:
     """Delete horizons up to this wall time have passed."""
     stamp_ms: int
     """New delete horizons count from this wall time; equal to `now_ms` unless the clock stepped."""
+    hold: Hold = NO_HOLD
+    """Which tombstones and markers stay whatever their delete horizon."""
 
     @property
     def delete_horizon_ms(self) -> int:
@@ -77,4 +80,5 @@ def plan_pass(
         dirty_ratio=assessment.dirty_ratio,
         now_ms=now_ms,
         stamp_ms=stamp_ms,
+        hold=assessment.hold,
     )

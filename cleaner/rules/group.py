@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.records.batch_header import HEADER_BYTES
+from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import UNKNOWN, SegmentRow
 
@@ -53,7 +54,14 @@ class Findings:
     """Transactional batches, markers and empty batches that are dropped or get a delete horizon."""
 
 
-def work_on(row: SegmentRow, found: Findings, *, now_ms: int, keeps_unkeyed: bool) -> Work:
+def work_on(
+    row: SegmentRow,
+    found: Findings,
+    *,
+    now_ms: int,
+    keeps_unkeyed: bool,
+    hold_offset: int = OFFSET_MAX,
+) -> Work:
     """Returns whether a segment needs a rewrite, and the estimated size afterwards.
 
     It needs one for a superseded record, for a tombstone without a delete horizon, for a horizon that
@@ -62,6 +70,7 @@ def work_on(row: SegmentRow, found: Findings, *, now_ms: int, keeps_unkeyed: boo
 
     Args:
         now_ms: delete horizons up to this wall time have passed.
+        hold_offset: tombstones and markers at and above it stay, so a horizon there changes nothing.
     """
     totals = found.totals
     unkeyed = 0 if keeps_unkeyed else totals.unkeyed
@@ -69,7 +78,7 @@ def work_on(row: SegmentRow, found: Findings, *, now_ms: int, keeps_unkeyed: boo
     is_news = horizon_ms != UNKNOWN and row.least_delete_horizon_ms == UNKNOWN
     is_needed = (
         found.superseded + found.changed_batches + unkeyed + totals.tombstones > 0
-        or has_passed(horizon_ms, now_ms)
+        or (has_passed(horizon_ms, now_ms) and row.base_offset < hold_offset)
         or is_news
     )
     records = totals.entries + totals.unkeyed

@@ -16,7 +16,8 @@ The first dirty offset is where the last pass ended. The first uncleanable offse
 A log is eligible if
     the first append to a dirty segment was longer than max.compaction.lag.ms ago,
     its dirty ratio exceeds min.cleanable.dirty.ratio, or
-    a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes).
+    a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes);
+    segments that reach to or above the log's hold do not count, because a hold moves all the time.
 `cleaner/rules/urgency.py` decides which eligible log is served first; `cleaner/rules/record_verdict.py`,
 which records the pass then drops, and when it sets a delete horizon.
 
@@ -35,6 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from cleaner.rules.hold import NO_HOLD, Hold
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -133,6 +135,8 @@ class Remainder:
     is_stuck: bool = False
     """Whether the pass ended where it began, before a transaction without a marker below the bound:
     until the bound moves, the next pass would too."""
+    hold_offset: Offset = OFFSET_MAX
+    """The hold of the pass: in segments that reach above it, horizons that had passed may be left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +158,8 @@ class Assessment:
     """The next wall time at which this may change without an append; LONG_MAX if never."""
     reason: Reason | None
     blocker: Blocker | None
+    hold: Hold = NO_HOLD
+    """Which tombstones and markers a pass must keep, whatever their delete horizon."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -169,6 +175,7 @@ def assess(
     *,
     remainder: Remainder | None = None,
     horizon_now_ms: int | None = None,
+    hold: Hold = NO_HOLD,
     requested: bool = False,
 ) -> Assessment:
     """Returns whether a log is eligible at `now_ms`, why or why not, and its bounds.
@@ -176,6 +183,7 @@ def assess(
     Args:
         remainder: what the last completed pass over this log in this process left.
         horizon_now_ms: the clock for delete horizons, if it differs from `now_ms`.
+        hold: which tombstones and markers stay.
         requested: the pass was requested, so the log need not be dirty; the bounds still apply.
     """
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
@@ -187,7 +195,7 @@ def assess(
     # An open transaction may end the section anywhere, also where it begins.
     end_offset = bounds.first_uncleanable_offset
     cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
-    horizon_ms = _horizon_ms(rows, bounds, remainder)
+    horizon_ms = _horizon_ms(rows, bounds, remainder, hold.offset)
     if cleanable and not requested and _is_stuck(remainder, bounds):
         cleanable, bounds = [], _held_by_transaction(bounds)
     clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
@@ -214,6 +222,7 @@ def assess(
         cleanable_bytes=cleanable_bytes,
         deadline_ms=deadline_ms,
         horizon_ms=horizon_ms,
+        hold=hold,
         roll_ms=roll_ms,
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
@@ -334,15 +343,19 @@ def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
     return min(min(begun, default=LONG_MAX) + config.max_compaction_lag_ms, LONG_MAX)
 
 
-def _horizon_ms(rows: Sequence[SegmentState], bounds: Bounds, remainder: Remainder | None) -> int:
-    """Returns the earliest horizon below the upper bound that the last pass has not acted on yet."""
-    acted_on_ms = UNKNOWN
+def _horizon_ms(
+    rows: Sequence[SegmentState], bounds: Bounds, remainder: Remainder | None, hold_offset: int
+) -> int:
+    """Returns the earliest horizon below the upper bound and the hold that the last pass has not acted
+    on yet."""
+    acted_on_ms, acted_below = UNKNOWN, 0
     if remainder and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset:
-        acted_on_ms = remainder.now_ms
+        acted_on_ms, acted_below = remainder.now_ms, remainder.hold_offset
     horizons = (
         row.least_delete_horizon_ms
         for row in rows
-        if row.least_delete_horizon_ms > acted_on_ms
+        if row.least_delete_horizon_ms > (acted_on_ms if row.end_offset <= acted_below else UNKNOWN)
         and row.base_offset < bounds.first_uncleanable_offset
+        and row.end_offset <= hold_offset
     )
     return min(horizons, default=LONG_MAX)

@@ -9,7 +9,9 @@ Which logs a pass takes, and when it takes one for its tombstones alone, is deci
 
 A tombstone (a key without a value) is dropped after its batch's delete horizon, so that a consumer that
 reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
-horizon: the time of the pass plus `delete.retention.ms`.
+horizon: the time of the pass plus `delete.retention.ms`. A copy of the log by offsets may lag longer
+than that, so tombstones and markers at or above the hold, the least offset that such a copy still has to
+read, stay whatever their horizon (docs/design/replication.md).
 
 Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
@@ -60,6 +62,9 @@ class Verdict(enum.Enum):
     """It has no key, and its topic keeps such records (`compaction.unkeyed.records`)."""
     KEPT_MARKER = "kept_marker"
     """A control record: the marker of a transaction that is still needed, or another kind."""
+    KEPT_HELD = "kept_held"
+    """A tombstone or marker whose delete horizon has passed, but a group holds its offset
+    (`compaction.hold.groups`)."""
     DROPPED_SUPERSEDED = "dropped_superseded"
     """A later record has its key."""
     DROPPED_TOMBSTONE = "dropped_tombstone"
@@ -172,6 +177,8 @@ class PassBounds:
     stamps_markers: bool = False
     """Whether the pass sees the whole log below a marker, so that it knows what is left of the
     transaction."""
+    hold_offset: int = INT64_MAX
+    """Tombstones and markers at and above this offset stay, whatever their delete horizon."""
 
     @property
     def new_delete_horizon_ms(self) -> int:
@@ -201,6 +208,7 @@ def verdict_of(
     delete_horizon_ms: int | None,
     now_ms: int,
     keeps_unkeyed: bool = False,
+    hold_offset: int = INT64_MAX,
 ) -> Verdict:
     """Returns the verdict on one record. Pure.
 
@@ -208,6 +216,7 @@ def verdict_of(
         offset: absolute offset of the record in its partition.
         delete_horizon_ms: epoch ms from which the batch's tombstones are dropped; None until the batch's
             first cleaning sets it.
+        hold_offset: see `PassBounds`.
     """
     if offset >= offset_map.end_offset:
         # The map ends before this record, so it may miss later records of the key.
@@ -218,7 +227,7 @@ def verdict_of(
     if latest is not None and offset < latest:
         return Verdict.DROPPED_SUPERSEDED
     if not has_value and delete_horizon_ms is not None and now_ms >= delete_horizon_ms:
-        return Verdict.DROPPED_TOMBSTONE
+        return Verdict.KEPT_HELD if offset >= hold_offset else Verdict.DROPPED_TOMBSTONE
     return Verdict.KEPT_LATEST
 
 
@@ -324,6 +333,7 @@ def _verdict_of_record(
         delete_horizon_ms=header.delete_horizon_ms,
         now_ms=bounds.now_ms,
         keeps_unkeyed=bounds.keeps_unkeyed,
+        hold_offset=bounds.hold_offset,
     )
 
 
@@ -335,7 +345,8 @@ def _verdict_of_control(
 ) -> Verdict:
     is_due = header.delete_horizon_ms is not None and bounds.now_ms >= header.delete_horizon_ms
     if is_due and is_marker(records) and header.producer_id not in remaining:
-        return Verdict.DROPPED_MARKER
+        is_held = header.last_offset >= bounds.hold_offset
+        return Verdict.KEPT_HELD if is_held else Verdict.DROPPED_MARKER
     return Verdict.KEPT_MARKER
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount, VerdictCount
 from cleaner.rules.text import count_text, duration_text, size_text
+from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.manifest import SegmentRow
 
 Counts = Mapping[Verdict, VerdictCount]
@@ -105,6 +106,10 @@ class PassReport:
     segments_untouched: int = 0
     dirty_ratio: float = 0.0
     """The share of dirty bytes when the pass was planned."""
+    hold_offset: int = OFFSET_MAX
+    """Tombstones and markers at and above it stayed, whatever their delete horizon."""
+    held_by: str = ""
+    """Who holds them; empty: no one."""
     seconds: float = 0.0
     """Wall time of the pass; time spent throttled is part of it."""
     throttled_seconds: float = 0.0
@@ -154,6 +159,7 @@ class PassReport:
         untouched, built = self.segments_untouched, self.sidecars_built
         size = size_text(self.bytes_untouched)
         remarks = (
+            (self.held_by, f"tombstones held from offset {self.hold_offset} on by {self.held_by}"),
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),

@@ -182,6 +182,8 @@ class GroupAccount:
     records_by_verdict: Mapping[Verdict, int]
     marked: int
     """Marked records: those dropped as superseded, and possibly one kept as the tail."""
+    expired_offset_max: int
+    """The last tombstone or marker that was dropped because its delete horizon had passed; -1: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

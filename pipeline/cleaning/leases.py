@@ -18,6 +18,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from cleaner.remote.plan import RemotePlan, RemoteResult
+from cleaner.remote.strict_json import RefusedJson
 from cli.base.command_end import EXIT_FAILED
 from cli.compact.client import CallFailed, CompactionClient
 
@@ -74,9 +75,23 @@ class HeldLeases:
                 await self._client.call("DELETE", lease.path)
 
     async def take(self, topic: str, partition: int) -> Lease:
-        """Lease a partition's log. Raises CallFailed."""
-        answer = await self._client.call("POST", f"{_where(topic, partition)}/lease")
-        lease = Lease(RemotePlan.from_json(json.dumps(answer["plan"])), float(answer["seconds"]))
+        """Lease a partition's log.
+
+        Raises:
+            CallFailed: the broker refused, or has made a plan that this release cannot execute.
+        """
+        where = f"{_where(topic, partition)}/lease"
+        answer = await self._client.call("POST", where)
+        try:
+            plan = RemotePlan.from_json(json.dumps(answer["plan"]))
+        except RefusedJson as refused:
+            # The lease ends by itself, only later.
+            with suppress(CallFailed):
+                await self._client.call("DELETE", f"{where}/{answer['lease']}")
+            raise CallFailed(
+                EXIT_FAILED, f"{refused}; use the release of Kompakt that the broker runs"
+            ) from refused
+        lease = Lease(plan, float(answer["seconds"]))
         self._held.append(lease)
         self._renewing.append(asyncio.create_task(self._renew(lease)))
         return lease

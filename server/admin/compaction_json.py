@@ -98,6 +98,8 @@ def report_json(report: PassReport) -> Json:
         "segments_after": report.segments_after,
         "segments_untouched": report.segments_untouched,
         "dirty_ratio": round(report.dirty_ratio, 6),
+        "hold_offset": report.hold_offset if report.held_by else None,
+        "held_by": report.held_by or None,
         "seconds": round(report.seconds, 3),
         "throttled_seconds": round(report.throttled_seconds, 3),
         "verify_seconds": round(report.verify_seconds, 3),

@@ -40,7 +40,7 @@ CHECK_SECONDS = 1.0
 """Interval of the checks whether a lease's log has changed. When a topic is deleted and created again
 under the same name, its new log must not wait for the old log's lease."""
 
-CHANGED = "the log was truncated, deleted or reconfigured"
+CHANGED = "the log was truncated, deleted or reconfigured, or is held"
 
 
 class LeaseRefused(Exception):

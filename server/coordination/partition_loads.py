@@ -78,6 +78,11 @@ class PartitionLoads:
         """Whether the first load of some partition has not ended."""
         return bool(self._loading)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every partition is served."""
+        return not self._loading and not self._failed
+
     async def loaded(self) -> None:
         """Wait until no load is running; failed ones may be retried later."""
         if self._loaders:

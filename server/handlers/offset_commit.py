@@ -1,15 +1,18 @@
 """OffsetCommit (key 8), v2-v10.
 
 Behaviour: writes all offsets of a request in one batch, and answers when the batch is durable. An
-unknown topic or overlong metadata fails only its partition; an unknown member, a wrong generation or a
-rebalancing group fails the whole request. Generation -1 without a member commits for a group without
-members; the group need not exist.
+unknown topic or overlong metadata fails only its partition, and so does a link's slot that was
+invalidated (OFFSET_OUT_OF_RANGE, `server/coordination/groups/holds.py`); an unknown member, a wrong
+generation or a rebalancing group fails the whole request. Generation -1 without a member commits for a
+group without members; the group need not exist.
 Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 member epochs (KIP-848),
 GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before) · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from protocol.internal_topics.group_records import (
     NO_TIMESTAMP,
@@ -46,7 +49,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     """Check every partition, then commit the valid ones together."""
     pace = context.pace
     refused: dict[_Place, ErrorCode] = {}
-    records: list[GroupRecord] = []
+    records: dict[_Place, GroupRecord] = {}
     too_long: list[_Place] = []
     async for at, topic in pace.paced(enumerate(request.topics)):
         name = _name(topic, context)
@@ -56,10 +59,10 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
             elif _is_too_long(partition, context):
                 too_long.append((at, index))
             else:
-                records.append(_record(request, name, topic, partition, context))
+                records[at, index] = _record(request, name, topic, partition, context)
     outcome = ErrorCode.NONE
     if records or too_long:
-        outcome = await _commit(request, context, records)
+        outcome = await _commit_valid(request, context, records, refused)
     if outcome is ErrorCode.NONE:
         refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     topics = [
@@ -87,6 +90,23 @@ def refuse(
             request.topics,
         )
     )
+
+
+async def _commit_valid(
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    records: dict[_Place, GroupRecord],
+    refused: dict[_Place, ErrorCode],
+) -> ErrorCode:
+    """Commit the records together, except a link's slots that were invalidated, which it refuses."""
+    while True:
+        for place in _invalidated(request, context, records):
+            refused[place] = ErrorCode.OFFSET_OUT_OF_RANGE
+            del records[place]
+        outcome = await _commit(request, context, list(records.values()))
+        if outcome is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return outcome
+        # Some slots were invalidated meanwhile. The others must not be refused with them.
 
 
 async def _commit(
@@ -118,6 +138,19 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Err
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = topics.get(topic.name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.name
+
+
+def _invalidated(
+    request: OffsetCommitRequest, context: RequestContext, records: Mapping[_Place, GroupRecord]
+) -> list[_Place]:
+    """Returns the places of a link's slots that were invalidated."""
+    refused = context.broker.offsets.refused_slots(request.group_id, records.values())
+    return [place for place, each in records.items() if _part(each) in refused]
+
+
+def _part(record: GroupRecord) -> tuple[str, int]:
+    assert isinstance(record.key, OffsetCommitKey)
+    return record.key.topic, record.key.partition
 
 
 def _is_too_long(partition: OffsetCommitRequestPartition, context: RequestContext) -> bool:

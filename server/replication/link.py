@@ -395,6 +395,9 @@ class Link:
         )
 
     def _missed_tombstones(self, mirror: Mirror, source: SourceTopic) -> str:
-        if not source.compacts or source.holds_tombstones or mirror.is_empty:
+        if not source.compacts or mirror.is_empty:
+            return ""
+        if source.holds_tombstones and mirror.tombstones.safe_ms is not None:
+            # The source has held them since the first slot. If no slot remembers, it may not have.
             return ""
         return mirror.tombstones.missed(self._now_ms(), source.delete_retention_ms)

@@ -21,13 +21,13 @@ import msgspec
 from server.client.access import Access, access_of
 from server.client.broker_client import parse_address
 from server.client.errors import Misconfigured
+from server.coordination.groups.holds import LINK_GROUP_PREFIX
 from server.topics.name_patterns import InvalidPattern, compiled_pattern
 from server.topics.names import fault_of_name
 from storage.formats.config_property import LONG_MAX
 
 LINKS = "/links/"
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
-GROUP_PREFIX = "__mirror."
 COMPACTIONS = ("off", "on")
 TOPICS_MAX = 10_000
 PATTERNS_MAX = 100
@@ -68,7 +68,7 @@ class LinkSpec:
     @property
     def group(self) -> str:
         """The group at the source whose offsets say how far the mirrors are."""
-        return GROUP_PREFIX + self.name
+        return LINK_GROUP_PREFIX + self.name
 
     def topic_filter(self) -> Callable[[str], bool]:
         """Returns a function that says whether the link mirrors a topic of the source. Keep it while
@@ -88,7 +88,7 @@ class LinkSpec:
         if not self.groups:
             return None
         matches = _any_of(self.groups).fullmatch
-        return lambda name: not name.startswith(GROUP_PREFIX) and matches(name) is not None
+        return lambda name: not name.startswith(LINK_GROUP_PREFIX) and matches(name) is not None
 
     def paused(self, is_paused: bool) -> LinkSpec:
         """Returns the link, paused or not."""

@@ -75,6 +75,7 @@ class Mirror:
         "copied_bytes",
         "cut_records",
         "failures",
+        "has_lost_slot",
         "idle",
         "log",
         "next_attempt_ms",
@@ -113,6 +114,8 @@ class Mirror:
         self.slot: SlotContent | None = None
         """What was last committed at the source; None before the first commit."""
         self.slot_ms = 0
+        self.has_lost_slot = False
+        """Whether the source no longer holds tombstones for it."""
         # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
         # before anything is copied.
         is_new = safe_ms is None and self.is_empty
@@ -164,6 +167,13 @@ class Mirror:
     def slot_committed(self, now_ms: int, slot: SlotContent) -> None:
         """Note what the source has."""
         self.slot, self.slot_ms = slot, now_ms
+        self.has_lost_slot = False
+
+    def slot_ended(self, reason: str) -> None:
+        """Stop, because the source no longer holds tombstones for it."""
+        self.slot, self.has_lost_slot = None, True
+        self.tombstones.forget()
+        self.answered(Verdict(guard=Guard.MISSED_TOMBSTONES, reason=reason))
 
     def noted(self, answer: SourceAnswer) -> None:
         """Note where the source's log ends, if it says so, before its answer is judged.
@@ -219,7 +229,11 @@ class Mirror:
 
     def happened(self, event: Event, reason: str = "") -> Action:
         """Take any other event. Returns what to do."""
-        return self._step(event, Guard.ALWAYS, reason)
+        action = self._step(event, Guard.ALWAYS, reason)
+        if action is Action.CHECK:
+            # Meanwhile the source may have given up its slot: commit it at once, to learn that.
+            self.slot_ms = 0
+        return action
 
     def make_due(self) -> None:
         """Begin the next attempt if its time has come."""

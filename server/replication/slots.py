@@ -4,7 +4,8 @@ The committed offset of a partition is the mirror's synced end: any tool shows i
 `slot_content.py` has its metadata, and says when there is something new to commit.
 
 A slot is committed before the first fetch, so that a source that holds tombstones for the group holds
-them from the beginning.
+them from the beginning. A source that no longer holds them, because the slot has not moved for its
+`compaction.hold.max.ms`, answers OFFSET_OUT_OF_RANGE: the mirror then stops.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ from storage.formats.topic_partition import TopicPartition
 COMMITS_AT_ONCE = 1_000
 RENEW_MS = 3_600_000
 """A slot that does not move is committed once more after this time, so that it does not expire."""
+SLOT_ENDED = (
+    "the source no longer holds tombstones for this mirror, because it has not moved for the source's"
+    " compaction.hold.max.ms, so some may be missing here: to lose no deletion, promote the mirror,"
+    " delete it, and resume its link"
+)
 ONE_GROUP_UNTIL_FIND, ONE_GROUP_UNTIL_FETCH = 3, 7
 """The last versions of FindCoordinator and OffsetFetch that ask for a single group."""
 
@@ -83,6 +89,8 @@ async def commit_slots(
 def _is_due(mirror: Mirror, now_ms: int, delete_retention_ms: int) -> bool:
     if mirror.state is MirrorState.STOPPED:
         return False
+    if mirror.has_lost_slot and mirror.state is MirrorState.FAILED:
+        return False
     if mirror.slot is None or now_ms - mirror.slot_ms >= RENEW_MS:
         return True
     return mirror.slot_content.has_news(mirror.slot, delete_retention_ms)
@@ -105,6 +113,8 @@ async def _commit(
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
             mirror.slot_committed(now_ms(), slots[partition])
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            mirror.slot_ended(SLOT_ENDED)
         else:
             refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
     if refused:

@@ -52,6 +52,11 @@ class TombstoneWatch:
             if len(self._samples) > SAMPLES_MAX:
                 self._samples = deque(list(self._samples)[::2])
 
+    def forget(self) -> None:
+        """Forget since when nothing is missing: the source no longer holds what the mirror lacks."""
+        self.safe_ms = None
+        self._samples.clear()
+
     def missed(self, now_ms: int, delete_retention_ms: int) -> str:
         """Returns why tombstones may be missing, as a sentence; empty if none can be."""
         advice = "to lose no deletion, promote the mirror, delete it, and resume its link"

@@ -186,6 +186,27 @@ class LogConfig:
         doc="How long a tombstone stays after it was first cleaned. A consumer that reads from the start"
         " must reach the end within this time to be sure to see every deletion.",
     )
+    compaction_hold_groups: tuple[str, ...] = prop(
+        "compaction.hold.groups",
+        LIST,
+        default=("__mirror.*",),
+        synonyms=(Synonym(name="log.cleaner.hold.groups"),),
+        doc="Groups, by name or by prefix with a *, that never miss a deletion, however far they lag:"
+        " tombstones and transaction markers at and above the least offset that such a group has"
+        " committed stay beyond delete.retention.ms. Their committed offsets do not expire. By default"
+        " the links of mirrors. Specific to Kompakt.",
+    )
+    compaction_hold_max_ms: int = prop(
+        "compaction.hold.max.ms",
+        LONG,
+        default=7 * DAY_MS,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.hold.max.ms"),),
+        doc="A group of compaction.hold.groups whose committed offset has not moved for this long,"
+        " though there is more to read, no longer holds tombstones. A mirror then has to be copied once"
+        " more from the start. Specific to Kompakt.",
+    )
     compaction_unkeyed_records: str = prop(
         "compaction.unkeyed.records",
         STRING,
@@ -511,6 +532,12 @@ class LogConfig:
                 f" min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
                 f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
             )
+        for pattern in self.compaction_hold_groups:
+            if "*" in pattern[:-1] or pattern in ("", "*"):
+                raise ConfigError(
+                    f"Invalid value {pattern[:100]!r} for configuration compaction.hold.groups: must be"
+                    " the name of a group, or a prefix of one or more characters followed by *"
+                )
 
 
 def _check_throttled(role: str, replicas: tuple[str, ...]) -> None:

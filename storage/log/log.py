@@ -608,6 +608,13 @@ class PartitionLog:
         if self._list.active.size:
             self.roll(now_ms)
 
+    def refuse_planned_passes(self) -> None:
+        """Make the swaps of passes that were planned before fail: other records have to stay now.
+
+        A commit that is running may still follow its plan; `wait_for_commit` waits for it.
+        """
+        self._list.raise_generation()
+
     def wait_for_commit(self) -> None:
         """Wait for the running commit, if any. A worker thread."""
         with self._commits.commit_lock:
@@ -664,5 +671,10 @@ class PartitionLog:
         self._service.remove_in_background(self._commits.close_when_unused)
 
 
-def _kept_records_rules(config: LogConfig) -> tuple[bool, bool, bool]:
-    return config.is_compacted, config.is_deleted, config.keeps_unkeyed_records
+def _kept_records_rules(config: LogConfig) -> tuple[object, ...]:
+    return (
+        config.is_compacted,
+        config.is_deleted,
+        config.keeps_unkeyed_records,
+        config.compaction_hold_groups,
+    )

@@ -203,7 +203,7 @@ class SegmentList:
     def check_generation(self, generation: int) -> None:
         """Raise SwapRefused if the generation has changed since a pass was planned."""
         if self.generation != generation:
-            raise SwapRefused("the log was truncated, deleted or reconfigured")
+            raise SwapRefused("the log was truncated, deleted or reconfigured, or is held")
 
     def swap(
         self, sources: Sequence[SegmentRow], new: Sequence[Segment], clean_offset: Offset

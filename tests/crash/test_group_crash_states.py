@@ -24,6 +24,7 @@ from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.group_table import GroupTable
+from server.coordination.groups.holds import TombstoneHolds
 from server.coordination.groups.loading import load_partition
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
@@ -141,7 +142,9 @@ async def history(seed: int) -> CrashStates[Both]:
     table = GroupTable(
         topic, settings, FixedClock(), consumer_settings=CONSUMER_SETTINGS, topics=topics
     )
-    group = GroupOnDisk(GroupCoordinator(topic, table, assigning=Executor("assigning", threads=1)))
+    holds = TombstoneHolds(table, world.topics)
+    assigning = Executor("assigning", threads=1)
+    group = GroupOnDisk(GroupCoordinator(topic, table, holds, assigning=assigning))
     consumers = ConsumerGroupOnDisk(
         ConsumerCommands(group.groups, TopicPatterns(topics)), group.groups, topics, random
     )

@@ -1,5 +1,8 @@
 """A mirror follows a broker that is written, cleaned and killed, and is killed itself: it ends equal.
 
+The source drops tombstones with the pass after the one that meets them, unless the mirror's slot holds
+them: a hold that a kill of either side lost would leave deleted keys in the mirror.
+
 `KOMPAKT_MIRROR_KILLS` sets how many kills there are, `KOMPAKT_MIRROR_KILL_SEED` repeats the choices.
 """
 
@@ -26,6 +29,7 @@ CONFIG = {
     "segment.bytes": str(1 << 20),
     "segment.ms": "500",
     "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
 }
 RECORDS_BETWEEN_KILLS_MAX = 150
 BROKER = {"log.cleaner.backoff.ms": "100"}
@@ -57,10 +61,19 @@ def test_whatever_is_killed_the_mirror_ends_with_the_sources_state(
             "the mirror has everything", lambda: is_level(typed, source), lambda: str(status(typed))
         )
         expected = expected_values(writer)
-        assert last_values(source.bootstrap_servers) == expected
-        assert last_values(target.bootstrap_servers) == expected
+        shows(source, expected)
+        shows(target, expected)
         typed.told("replica", "promote", TOPIC)
-        assert last_values(target.bootstrap_servers) == expected
+        shows(target, expected)
+
+
+def shows(broker: BrokerProcess, expected: dict[tuple[int, bytes], bytes]) -> None:
+    """Wait until a reader finds the expected state. One that two passes overtake reads once more."""
+    until(
+        "a reader finds the state",
+        lambda: last_values(broker.bootstrap_servers) == expected,
+        lambda: broker.bootstrap_servers,
+    )
 
 
 def kill(broker: BrokerProcess) -> None:

@@ -18,6 +18,7 @@ from cleaner.pacing.throttle import Throttle
 from cleaner.passes.clean import clean
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.hold import NO_HOLD
 from cleaner.rules.pick import Assessment, Remainder, assess
 from cleaner.rules.report import PassReport
 from protocol.records.batch_header import BatchHeader
@@ -153,6 +154,7 @@ class CompactedLog:
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
+        self.hold = NO_HOLD
         self.sidecars = sidecars
         self.sidecar_seed = 0
 
@@ -217,6 +219,7 @@ class CompactedLog:
             self.log.config,
             self.now_ms,
             remainder=self.remainder,
+            hold=self.hold,
             requested=requested,
         )
 
@@ -245,6 +248,7 @@ class CompactedLog:
             first_uncleanable_offset=plan.end_offset,
             now_ms=plan.now_ms,
             is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
+            hold_offset=plan.hold.offset,
         )
         return report
 

@@ -22,7 +22,14 @@ from tests.harness.sidecar_mode import SidecarMode
 
 def rehearse(log: CompactedLog, rates: IoRates = IoRates()) -> DryRun:  # noqa: B008 - frozen
     view = log.log.cleaning_view(as_if_rolled=True)
-    assessment = assess(view, log.log.config, log.now_ms, remainder=log.remainder, requested=True)
+    assessment = assess(
+        view,
+        log.log.config,
+        log.now_ms,
+        remainder=log.remainder,
+        hold=log.hold,
+        requested=True,
+    )
     plan = plan_pass(view, assessment, now_ms=log.now_ms, stamp_ms=log.now_ms)
     meter = DryMeter(
         throttle=Throttle(clock=lambda: 0.0),

@@ -114,6 +114,7 @@ class ScrapedWorld:
     coordinator_partitions: dict[str, int] = field(default_factory=lambda: {"active": 50})
     """Partition counts by state."""
     partitions_offline: int = 0
+    slots_invalidated: int = 0
     transactions: TransactionFacts = field(default_factory=TransactionFacts)
     loop: LoopFacts = field(
         default_factory=lambda: LoopFacts(
@@ -155,6 +156,7 @@ class ScrapedWorld:
             recovery=self.recovery,
             dead_cleaner_workers=self.dead_workers,
             coordinator_partitions={OFFSETS_TOPIC: self.coordinator_partitions},
+            slots_invalidated=self.slots_invalidated,
             transactions=self.transactions,
             loop=self.loop,
             quotas=self.quotas,

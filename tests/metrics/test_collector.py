@@ -164,6 +164,10 @@ def test_what_recovery_has_done_is_counted() -> None:
     assert samples["kompakt_recovery_cut_files_total",] == 2
 
 
+def test_slots_that_no_longer_hold_are_counted() -> None:
+    assert ScrapedWorld(slots_invalidated=3).samples()["kompakt_slots_invalidated_total",] == 3
+
+
 def test_transactions_are_shown_by_state_outcome_and_age() -> None:
     world = ScrapedWorld(
         transactions=TransactionFacts(

@@ -124,6 +124,7 @@ class Pass:
             transactions=self.transactions(indexed),
             stamps_markers=self.bounds.stamps_markers,
             is_verified=True,
+            hold_offset=self.bounds.hold_offset,
         )
 
 
@@ -212,6 +213,7 @@ def passes(draw: st.DrawFn) -> Pass:
         producer_marker_epochs=draw(st.sampled_from(({}, {7: 2, 9: 2}, {8: 1}))),
         aborted=known.aborted,
         stamps_markers=draw(st.booleans()),
+        hold_offset=draw(st.one_of(st.just(2**63 - 1), st.integers(0, base_offset))),
     )
     return Pass(
         batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds

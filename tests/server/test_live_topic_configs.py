@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from cleaner.rules.hold import NO_HOLD
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -23,6 +24,7 @@ from protocol.records.batch_scan import scan_batches
 from protocol.records.compression import Codec
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.offset_checks import OUTSIDE
 from server.replication.link_spec import LinkSpec
 from server.replication.mirror_topics import MirrorTopics
 from server.topics.topic import Topic
@@ -33,6 +35,7 @@ from storage.formats.config_property import properties_of
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from tests.harness.faulty_fs import FaultyFileSystem
+from tests.harness.offsets_world import commit
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -412,6 +415,35 @@ async def compaction_unkeyed_records(path: Path) -> None:
         assert b"unkeyed" not in await topic.values()
 
 
+async def commit_of_a_link(topic: Orders, at_ms: int) -> None:
+    await topic.served.broker.groups.table.loads.loaded()
+    record = commit(0, 1, group="g", topic="orders", commit_timestamp=at_ms)
+    outcome = await topic.served.broker.offsets.commit("g", OUTSIDE, [record])
+    assert outcome is ErrorCode.NONE
+
+
+async def compaction_hold_groups(path: Path) -> None:
+    async with orders(path, {}, cleanup_policy="compact") as topic:
+        await commit_of_a_link(topic, NOW_MS)
+        holds = topic.served.broker.groups.holds
+        assert holds.hold_of(topic.log) == NO_HOLD
+        await topic.set("compaction.hold.groups", "g")
+        assert holds.hold_of(topic.log).offset == 1
+
+
+async def compaction_hold_max_ms(path: Path) -> None:
+    async with orders(path, {}, cleanup_policy="compact", compaction_hold_groups="g") as topic:
+        for _ in range(2):
+            await topic.produce()
+        await commit_of_a_link(topic, NOW_MS - DAY_MS)
+        offsets, holds = topic.served.broker.offsets, topic.served.broker.groups.holds
+        await offsets.expire()
+        assert holds.hold_of(topic.log).offset == 1
+        await topic.set("compaction.hold.max.ms", str(HOUR_MS))
+        await offsets.expire()
+        assert holds.hold_of(topic.log) == NO_HOLD
+
+
 HOUR = str(HOUR_MS)
 PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "cleanup.policy": cleanup_policy,
@@ -430,6 +462,8 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "compaction.idle.roll.ms": compaction_idle_roll_ms,
     "delete.retention.ms": delete_retention_ms,
     "compaction.unkeyed.records": compaction_unkeyed_records,
+    "compaction.hold.groups": compaction_hold_groups,
+    "compaction.hold.max.ms": compaction_hold_max_ms,
     "retention.ms": retention_ms,
     "retention.bytes": retention_bytes,
     "message.timestamp.type": message_timestamp_type,

@@ -121,6 +121,10 @@ class CommittedOffsets:
             place = (record.key.topic, record.key.partition)
             self._pending.add(producer_id, place, _committed(record.value, record_offset))
 
+    def pending_places(self, producer_id: int) -> list[Place]:
+        """Returns the places whose offsets the end of the producer's transaction may change."""
+        return self._pending.places_of(producer_id)
+
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply or drop the producer's pending offsets. Its marker is durable."""
         for (topic, partition), committed in self._pending.end(producer_id).items():

@@ -39,6 +39,7 @@ from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry, error_answer
 from server.coordination.groups.group_table import GroupTable
+from server.coordination.groups.holds import TombstoneHolds
 from server.coordination.groups.large_steps import LargeStep, LargeSteps
 from server.coordination.groups.offset_checks import delete_error
 from server.coordination.groups.outcome import (
@@ -70,17 +71,26 @@ A = TypeVar("A", Joined, Synced, Left, HeartbeatAnswer)
 class GroupCoordinator:
     """Handles the requests of clients to groups, except those for offsets."""
 
-    __slots__ = ("_deadlines", "_is_stopping", "_writing", "large_steps", "table", "topic")
+    __slots__ = ("_deadlines", "_is_stopping", "_writing", "holds", "large_steps", "table", "topic")
 
-    def __init__(self, topic: CoordinatorTopic, table: GroupTable, *, assigning: Executor) -> None:
+    def __init__(
+        self,
+        topic: CoordinatorTopic,
+        table: GroupTable,
+        holds: TombstoneHolds,
+        *,
+        assigning: Executor,
+    ) -> None:
         """Serve the groups of a table.
 
         Args:
+            holds: which tombstones these groups hold.
             assigning: the thread for steps that take long.
         """
         # Constant after construction
         self.topic = topic
         self.table = table
+        self.holds = holds
         self.large_steps = LargeSteps(topic, table, assigning)
         # Calls `_on_deadline` with a group's id once the group's deadline has passed.
         self._deadlines = Deadlines(self.table.now_ms, self._on_deadline)
@@ -233,6 +243,8 @@ class GroupCoordinator:
             # Commits in flight must also be deleted.
             await self.wait_for_commits(entry)
             error = delete_error(entry.group)
+            if self.holds.is_live_link(entry, self.table.now_ms()):
+                error = ErrorCode.NON_EMPTY_GROUP
             if error is ErrorCode.NONE:
                 await self._write_tombstones(entry)
         except StorageError as error_of_disk:
@@ -460,7 +472,7 @@ def coordinator_of(
         own_times=own_times,
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
-    return GroupCoordinator(topic, table, assigning=assigning)
+    return GroupCoordinator(topic, table, TombstoneHolds(table, topics), assigning=assigning)
 
 
 async def _leave_answer(

@@ -48,6 +48,8 @@ class GroupEntry:
     """Number of the group's own writes that are appended but not durable yet."""
     commits: int = 0
     """Number of offset commits in flight; no answer waits for them, but they keep the group."""
+    committed_ms: int = 0
+    """When the last commit of offsets came, in this process; 0: none yet."""
     held: list[Answer] = field(default_factory=list)
     """Answers that wait for the writes."""
     failure: ErrorCode | None = None

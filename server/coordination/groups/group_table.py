@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from protocol.internal_topics.consumer_group_records import group_of
 from protocol.internal_topics.group_records import GroupMetadataValue
@@ -17,6 +17,7 @@ from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.consumer.state import state_of
 from server.coordination.groups.consumer.topic_catalog import TopicCatalog
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
+from server.coordination.groups.groups_by_prefix import GroupsByPrefix
 from server.coordination.groups.loading import LoadedPartition, load_partition
 from server.coordination.partition_loads import PartitionLoads
 from server.runtime.clock import Clock, SteadyClock
@@ -30,6 +31,7 @@ class GroupTable:
     """The groups by id."""
 
     __slots__ = (
+        "_by_prefix",
         "_entries",
         "_topic",
         "_topics",
@@ -58,6 +60,7 @@ class GroupTable:
         """The clock of groups; it never goes back."""
         # State
         self._entries: dict[str, GroupEntry] = {}
+        self._by_prefix = GroupsByPrefix(self._entries)
         self._waiting: dict[tuple[int, int], set[str]] = {}
         """Groups with pending offsets, by partition and producer."""
         self.loads = PartitionLoads(topic.partitions_count, _log)
@@ -81,7 +84,7 @@ class GroupTable:
     def _take_over(self, loaded: LoadedPartition) -> Iterator[GroupEntry]:
         """Take over the loaded groups. Each member gets a full session from now on."""
         for group_id, offsets in loaded.offsets.items():
-            self._entries[group_id] = self._new_entry(group_id, offsets)
+            self._add(group_id, offsets)
             for producer_id in offsets.producers():
                 self.add_waiting(group_id, producer_id)
         found: dict[str, GroupEntry] = {}
@@ -126,13 +129,30 @@ class GroupTable:
     def create(self, group_id: str) -> GroupEntry:
         """Create a group that does not exist yet."""
         assert group_id not in self._entries
-        entry = self._entries[group_id] = self._new_entry(group_id, CommittedOffsets())
-        return entry
+        return self._add(group_id, CommittedOffsets())
 
     def forget(self, entry: GroupEntry) -> None:
         """Remove a group from the table."""
         if self._entries.get(entry.group.group_id) is entry:
             del self._entries[entry.group.group_id]
+            self._by_prefix.removed(entry.group.group_id)
+
+    def are_loaded(self, patterns: Sequence[str]) -> bool:
+        """Returns whether all groups that names, or prefixes with `*`, could mean are loaded."""
+        if self.loads.is_complete or not self._topic.partitions_count:
+            return True
+        return not any(
+            each.endswith("*") or self.loads.error(self._topic.partition_of(each))
+            for each in patterns
+        )
+
+    def named(self, patterns: Sequence[str]) -> Iterator[GroupEntry]:
+        """Yields the loaded groups that names, or prefixes with `*`, mean; one may come twice."""
+        for pattern in patterns:
+            if pattern.endswith("*"):
+                yield from self._by_prefix.matching(pattern[:-1])
+            elif (entry := self._entries.get(pattern)) is not None:
+                yield entry
 
     def as_stored(self, entry: GroupEntry) -> AnyGroup:
         """Returns the group in the state of its last durable records."""
@@ -153,5 +173,8 @@ class GroupTable:
         """Returns an empty group of the consumer protocol."""
         return MixedGroup(group_id, self.consumer_settings, self._topics)
 
-    def _new_entry(self, group_id: str, offsets: CommittedOffsets) -> GroupEntry:
-        return GroupEntry(self.new_classic_group(group_id), offsets)
+    def _add(self, group_id: str, offsets: CommittedOffsets) -> GroupEntry:
+        entry = GroupEntry(self.new_classic_group(group_id), offsets)
+        self._entries[group_id] = entry
+        self._by_prefix.added(group_id, entry)
+        return entry

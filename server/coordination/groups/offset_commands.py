@@ -4,6 +4,9 @@ Fetches only return durable commits; a commit in a transaction waits for the mar
 members may commit, too (a consumer that assigns partitions to itself, or a tool); its first commit
 creates the group.
 
+Offsets of groups that hold tombstones are slots (`holds.py`): they do not expire, a change that holds
+more than before is answered once no running swap can contradict it, and a live link's cannot be deleted.
+
 Source: Apache Kafka, OffsetMetadataManager.java, GroupCoordinatorService.java; KIP-98, KIP-211,
 KIP-447, KIP-496.
 """
@@ -24,6 +27,7 @@ from server.coordination.groups.classic.group import Group
 from server.coordination.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
+from server.coordination.groups.holds import LINK_GROUP_PREFIX, invalidation
 from server.coordination.groups.offset_checks import (
     OUTSIDE,
     Claim,
@@ -36,15 +40,21 @@ from server.coordination.groups.offset_checks import (
     transactional_commit_error,
 )
 from server.coordination.producer import NO_PRODUCER, Producer
+from server.runtime.executors import Executor
 from server.runtime.tasks import guarded, spawn
 from server.runtime.turns import Pace, Turns
+from server.topics.alteration import wait_for_commits
 from storage.files.errors import StorageError
+from storage.log.log import PartitionLog
 from storage.threads import loop_thread
 
 _log = logging.getLogger("server.coordination.groups")
 
 GROUPS_PER_SLICE = 100
 """Groups handled between two yields to the event loop."""
+
+SLOTS_AT_ONCE = 1_000
+"""Slots that are invalidated by one batch."""
 
 
 _ErrorOf = Callable[[AnyGroup, Claim, Iterable[tuple[str, int]]], ErrorCode]
@@ -62,9 +72,11 @@ class OffsetCommands:
     """Carries out requests for committed offsets, and their expiry."""
 
     __slots__ = (
+        "_administration",
         "_check_interval_ms",
         "_expiry_task",
         "_groups",
+        "_holds",
         "_retention_ms",
         "_table",
         "_topic",
@@ -78,8 +90,15 @@ class OffsetCommands:
         retention_ms: int,
         check_interval_ms: int,
         turns: Turns,
+        administration: Executor,
     ) -> None:
+        """
+        Args:
+            administration: the threads that wait for running swaps.
+        """
         self._turns = turns
+        self._administration = administration
+        self._holds = groups.holds
         self._groups = groups
         self._table = groups.table
         self._topic = groups.topic
@@ -105,6 +124,7 @@ class OffsetCommands:
         refused = await self._check_claim(group_id, claim, commit_error, records)
         if refused is not ErrorCode.NONE or not records:
             return refused
+        records = await self._dated(group_id, records)
         batch = await self._prepare(group_id, records)
         if isinstance(batch, ErrorCode):
             return batch
@@ -112,10 +132,25 @@ class OffsetCommands:
         entry = self._claimed_group(group_id, claim, commit_error, records)
         if isinstance(entry, ErrorCode):
             return entry
+        if self.refused_slots(group_id, records):
+            # They were invalidated while the batch was prepared.
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         entry = self._table.create(group_id) if entry is None else entry
+        entry.committed_ms = self._table.now_ms()
         if isinstance(entry.group, Group):
             entry.group.renew_session(claim.member_id, now_ms=self._table.now_ms())
         return await self._append(entry, batch, records)
+
+    def refused_slots(self, group_id: str, records: Iterable[GroupRecord]) -> set[tuple[str, int]]:
+        """Returns the topics and partitions whose commits are refused with OFFSET_OUT_OF_RANGE: a link's
+        slots that were invalidated, unless the link starts over. Of other groups none are."""
+        if not group_id.startswith(LINK_GROUP_PREFIX):
+            return set()
+        entry = self._table.find(group_id)
+        if not isinstance(entry, GroupEntry):
+            return set()
+        refused = [each for each in records if self._holds.is_refused(entry, each)]
+        return set(_parts(refused))
 
     async def commit_in_transaction(
         self,
@@ -155,10 +190,17 @@ class OffsetCommands:
         """Apply or drop pending offsets after a transaction's marker became durable in a partition of
         the topic. Waits until all groups are loaded."""
         await self._table.loads.loaded()
+        held: set[PartitionLog] = set()
         for entry in self._table.take_waiting(partition, producer_id):
+            places = entry.offsets.pending_places(producer_id)
+            before = {place: entry.offsets.get(*place) for place in places}
             entry.offsets.end_transaction(producer_id, is_commit=is_commit)
+            held |= {
+                log for each in places if (log := self._holds.applied(entry, each, before[each]))
+            }
             if entry.is_vacant:
                 self._table.forget(entry)
+        await self._wait_for_swaps(held)
 
     def fetch(self, group_id: str, claim: Claim = OUTSIDE) -> CommittedOffsets | ErrorCode:
         """Returns a group's committed offsets; none if the group does not exist."""
@@ -182,12 +224,15 @@ class OffsetCommands:
         refused = offset_delete_error(entry.group)
         if refused is not ErrorCode.NONE:
             return refused
+        is_live_link = self._holds.is_live_link(entry, self._table.now_ms())
         pace = Pace(self._turns)
         places = {place async for place in pace.paced(keys)}
         topics = {topic async for topic, _ in pace.paced(places)}
         known = [place async for place in pace.paced(places) if entry.offsets.has(*place)]
         # No await from here to the append, so that no member can subscribe in between.
-        held = subscribed_among(entry.group, topics)
+        held = set(subscribed_among(entry.group, topics))
+        if is_live_link:
+            held |= {topic for topic in topics if self._holds.is_slot(group_id, topic)}
         failed = await self._forget(entry, [place for place in known if place[0] not in held])
         if failed is not ErrorCode.NONE:
             return failed
@@ -229,15 +274,38 @@ class OffsetCommands:
                 await self._expire(entry)
 
     async def _expire(self, entry: GroupEntry) -> None:
+        await self._end_stalled_slots(entry)
         expiry = offset_expiry(entry.group)
         if expiry is None:
             return
         now_ms = self._table.now_ms()
         expired = entry.offsets.expired(expiry, now_ms=now_ms, retention_ms=self._retention_ms)
-        await self._forget(entry, expired)
+        await self._forget(entry, self._holds.without_slots(entry, expired))
         is_over = is_empty(entry.group) and not entry.offsets
         if is_over and not entry.commits and not entry.writes:
             await self._groups.delete(entry.group.group_id)
+
+    async def _end_stalled_slots(self, entry: GroupEntry) -> None:
+        """Invalidate the slots that have made no progress for compaction.hold.max.ms."""
+        now_ms, group_id = self._table.now_ms(), entry.group.group_id
+        stalled = [
+            (place, slot)
+            async for place, slot in Pace(self._turns).paced(self._holds.slots(entry))
+            if self._holds.is_stalled(place, slot, now_ms)
+        ]
+        for start in range(0, len(stalled), SLOTS_AT_ONCE):
+            slots = stalled[start : start + SLOTS_AT_ONCE]
+            records = [invalidation(group_id, place, slot) for place, slot in slots]
+            batch = await self._prepare(group_id, records)
+            has_moved = any(entry.offsets.get(*place) is not slot for place, slot in slots)
+            if isinstance(batch, ErrorCode) or entry.commits or has_moved:
+                # The next check looks at the slots again.
+                return
+            with self._holds.ending(entry, slots):
+                failed = await self._append(entry, batch, records)
+            if failed is not ErrorCode.NONE:
+                return
+            self._holds.invalidated(entry, records)
 
     # Shared by both.
 
@@ -318,9 +386,31 @@ class OffsetCommands:
     async def _apply_durable(
         self, entry: GroupEntry, records: Sequence[GroupRecord], first_offset: int
     ) -> None:
-        """Apply durable records in slices. Other commits may interleave; the highest offset wins."""
+        """Apply durable records in slices. Other commits may interleave; the highest offset wins.
+
+        Returns once no running swap contradicts what the group holds.
+        """
+        held: set[PartitionLog] = set()
         async for index, record in Pace(self._turns).paced(enumerate(records)):
+            place = _place(record)
+            before = entry.offsets.get(*place)
             entry.offsets.apply((record,), first_offset + index)
+            log = self._holds.applied(entry, place, before)
+            if log is not None:
+                held.add(log)
+        await self._wait_for_swaps(held)
+
+    async def _wait_for_swaps(self, logs: Collection[PartitionLog]) -> None:
+        if logs:
+            await self._administration.run(wait_for_commits, list(logs))
+
+    async def _dated(self, group_id: str, records: Sequence[GroupRecord]) -> Sequence[GroupRecord]:
+        """Returns commits whose times say when slots have made progress last."""
+        entry = self._table.find(group_id)
+        if not isinstance(entry, GroupEntry):
+            return records
+        paced = Pace(self._turns).paced(records)
+        return [self._holds.dated(entry, record) async for record in paced]
 
     async def _append_pending(
         self,
@@ -360,6 +450,11 @@ def _error_code_of(error: StorageError, group_id: str) -> ErrorCode:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     _log.warning("group %r: %s", group_id, error)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _place(record: GroupRecord) -> tuple[str, int]:
+    assert isinstance(record.key, OffsetCommitKey)
+    return record.key.topic, record.key.partition
 
 
 def _parts(records: Sequence[GroupRecord]) -> Iterator[tuple[str, int]]:

@@ -41,6 +41,10 @@ class PendingOffsets:
         """Returns the ids of the producers that have pending offsets."""
         return iter(self._by_producer)
 
+    def places_of(self, producer_id: int) -> list[Place]:
+        """Returns the places with a pending offset of a producer."""
+        return list(self._by_producer.get(producer_id, ()))
+
     def add(self, producer_id: int, place: Place, committed: CommittedOffset) -> None:
         """Hold an offset until its producer's transaction ends; it replaces an earlier one."""
         self._by_producer.setdefault(producer_id, {})[place] = committed

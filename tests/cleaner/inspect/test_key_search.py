@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cleaner.inspect.key_search import KeyHistory, find_key
+from cleaner.rules.hold import Hold
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, CompactedLog, meter_of
 from tests.harness.transactional_producer import TransactionalProducer
 
@@ -116,3 +118,19 @@ def test_nothing_is_promised_of_a_log_that_is_not_compacted() -> None:
     log.append((b"a", b"1"), (b"a", b"2"))
 
     assert history(log).fate == ("cleanup.policy is delete: no pass drops any of them",)
+
+
+def test_a_tombstone_that_is_held_says_by_whom() -> None:
+    log = CompactedLog(replace(CONFIG, delete_retention_ms=0))
+    log.append_segment((b"a", None), (b"b", b"1"))
+    log.clean()
+    log.now_ms += 1
+    view = log.log.cleaning_view(as_if_rolled=True)
+    meter = meter_of(log.log, view.generation)
+    hold = Hold(offset=Offset(0), by="group __mirror.dr")
+
+    found = find_key(view, b"a", log.settings, meter=meter, now_ms=log.now_ms, hold=hold)
+
+    assert found.fate == (
+        "its tombstone, at offset 0, stays: group __mirror.dr holds tombstones from offset 0 on",
+    )

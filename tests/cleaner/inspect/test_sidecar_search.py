@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cleaner.inspect.key_search import HITS_MAX, KeyHistory, find_key, key_history, read_segment
 from cleaner.kernel.find_key import KeyFinder
 from cleaner.passes.index import SegmentIndex
+from cleaner.rules.hold import NO_HOLD
 from protocol.records.record_batch import Codec
 from storage.files.paths import KEYS
 from storage.formats.key_sidecar import CHECKSUM_BYTES, HEADER_BYTES, TRAILER_BYTES, sealed
@@ -40,7 +41,7 @@ def read(log: CompactedLog, key: bytes) -> tuple[KeyHistory, int]:
     finder = KeyFinder(key, decompressed_bytes_max=PLENTY, hits_max=HITS_MAX)
     for segment in view.segments:
         read_segment(segment, finder, chunk_bytes=PLENTY, meter=meter)
-    found = key_history(view, key, finder.hits, finder.count, now_ms=log.now_ms)
+    found = key_history(view, key, finder.hits, finder.count, now_ms=log.now_ms, hold=NO_HOLD)
     return found, meter.bytes_read
 
 

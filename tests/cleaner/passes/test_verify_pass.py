@@ -12,7 +12,7 @@ import cleaner.passes.mark
 import cleaner.passes.recopy
 from cleaner.kernel.kernel import BatchFilter, OffsetMap, map_keys
 from cleaner.passes.mark import Marked
-from cleaner.passes.verify_pass import VerificationFailed, check_account, check_part
+from cleaner.passes.verify_pass import VerificationFailed, check_account, check_hold, check_part
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import MapStep, MapTally
 from protocol.records.batch_header import read_header
@@ -329,6 +329,23 @@ def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
         check_account(replace(account, marked=1), rows, 0)
     kept = replace(account, marked=1, records_read=1, records_by_verdict={Verdict.KEPT_TAIL: 1})
     check_account(kept, rows, 1)
+
+
+def test_a_tombstone_that_was_dropped_although_it_is_held_is_noticed() -> None:
+    account = BatchFilter(
+        HASH_KEY,
+        end_offset=0,
+        tail_offset=-1,
+        now_ms=0,
+        delete_retention_ms=0,
+        decompressed_bytes_max=PLENTY,
+    ).account
+    rows = [SegmentRow(base_offset=Offset(0), file_version=1, end_offset=Offset(9))]
+
+    check_hold(account, rows, 0)
+    check_hold(replace(account, expired_offset_max=4), rows, 5)
+    with pytest.raises(VerificationFailed, match="at offset 5 was dropped, but they are held from"):
+        check_hold(replace(account, expired_offset_max=5), rows, 5)
 
 
 # -------------------------------------------------------------------- the setting

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner.pool.lookout import Lookout, sketch
+from cleaner.rules.hold import NO_HOLD
 from storage.files.errors import CorruptLog
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
@@ -24,7 +25,8 @@ class World:
     def __init__(self, **changes: float) -> None:
         config = replace(CONFIG, compaction_idle_roll_ms=IDLE_MS, delete_retention_ms=0)
         self.compacted = CompactedLog(replace(config, **changes))  # type: ignore[arg-type]
-        self.lookout = Lookout(self)
+        self.hold = NO_HOLD
+        self.lookout = Lookout(self, lambda _log: self.hold)
         self.passes = 0
 
     @property

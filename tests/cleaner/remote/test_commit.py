@@ -15,6 +15,8 @@ from cleaner.passes.mark import Marked
 from cleaner.remote.commit import ResultRefused
 from cleaner.remote.execute import LeaseGone
 from cleaner.remote.plan import GroupResult, RemotePlan, RemoteResult
+from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.hold import Hold
 from cleaner.rules.record_verdict import Verdict
 from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
@@ -278,3 +280,47 @@ def test_a_file_with_another_name_is_no_plain_file(tmp_path: Path) -> None:
     (tmp_path / "hard").hardlink_to(tmp_path / "file")
     assert not fs.is_plain_file(str(tmp_path / "hard"))
     assert not fs.is_plain_file(str(tmp_path))
+
+
+def held_scene() -> tuple[RemotelyCleaned, CleaningPlan, RemotePlan]:
+    """A log whose tombstone has outlived its horizon and is held, with its plan."""
+    log = RemotelyCleaned(replace(CONFIG, delete_retention_ms=0))
+    log.append((b"a", b"1"))
+    log.append((b"a", None))
+    log.append((b"b", b"1"))
+    log.clean()
+    log.now_ms += 1
+    log.append_segment((b"b", b"2"))
+    log.hold = Hold(offset=Offset(1), by="group mirror")
+    plan = log.plan()
+    return log, plan, plan_for_others(log.fs, plan)
+
+
+def test_an_executor_keeps_what_is_held() -> None:
+    log, plan, remote = held_scene()
+
+    report = log.commit(plan, Executor(log.fs, remote).run())
+
+    assert [offset for offset, _, _ in log.pairs()] == [1, 3]
+    assert report.records_by_verdict["kept_held"] == 1
+    assert (report.hold_offset, report.held_by) == (1, "group mirror")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param(
+            lambda result: result, "at offset 1 was dropped, but they are held", id="said"
+        ),
+        pytest.param(
+            with_account(expired_offset_max=-1), "1 keyed record must remain", id="concealed"
+        ),
+    ],
+)
+def test_an_executor_that_drops_what_is_held_is_refused(change: Change, says: str) -> None:
+    log, plan, remote = held_scene()
+    result = Executor(log.fs, replace(remote, hold_offset=Offset(9))).run()
+
+    with pytest.raises(ResultRefused, match=says):
+        log.commit(plan, change(result))
+    assert [offset for offset, _, _ in log.pairs()] == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.remote import plan as plans
 from cleaner.remote.plan import (
     BuiltSidecar,
     GroupResult,
@@ -74,6 +76,27 @@ def test_a_plan_comes_back_as_it_was(plan: RemotePlan) -> None:
     assert RemotePlan.from_json(plan.to_json()) == plan
 
 
+@given(PLANS)
+def test_a_pickled_plan_comes_back_as_it_was(plan: RemotePlan) -> None:
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_an_executor_of_another_release_refuses_a_pickled_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pickled = pickle.dumps(PLAN)
+    monkeypatch.setattr(plans, "FORMAT", 1)
+    with pytest.raises(RefusedJson, match="the plan has format 2, this release reads format 1"):
+        pickle.loads(pickled)
+
+
+def test_a_plan_of_a_release_without_holds_is_refused_for_its_format() -> None:
+    raw = json.loads(PLAN.to_json())
+    del raw["hold_offset"]
+    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 2"):
+        RemotePlan.from_json(json.dumps({**raw, "format": 1}))
+
+
 @given(RESULTS)
 def test_a_result_comes_back_as_it_was(result: RemoteResult) -> None:
     assert RemoteResult.from_json(result.to_json()) == result
@@ -93,6 +116,7 @@ ACCOUNT = GroupAccount(
     records_read=1,
     records_by_verdict={Verdict.KEPT_LATEST: 1},
     marked=0,
+    expired_offset_max=-1,
 )
 RESULT = RemoteResult(
     lease="1" * 32,
@@ -115,6 +139,7 @@ PLAN = RemotePlan(
     end_offset=Offset(2),
     now_ms=1,
     stamp_ms=1,
+    hold_offset=Offset(5),
     delete_retention_ms=1,
     segment_bytes=1,
     segment_index_bytes=1,
@@ -136,7 +161,7 @@ def changed(change: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda raw: raw.update(format=2), "format 2, this release reads format 1"),
+        (lambda raw: raw.update(format=1), "format 1, this release reads format 2"),
         (lambda raw: raw.pop("format"), "format None"),
         (lambda raw: raw.pop("end_offset"), "missing required field `end_offset`"),
         (lambda raw: raw.update(path="/etc/passwd"), "unknown field `path`"),

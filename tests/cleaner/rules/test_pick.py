@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess
 from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
@@ -627,3 +628,27 @@ def test_a_log_without_bytes_has_a_dirty_ratio_of_zero() -> None:
 
 def test_one_dirty_byte_makes_a_log_dirty() -> None:
     assert assess(log_of(row(0, size=1)), COMPACT, NOW_MS).reason is Reason.DIRTY
+
+
+def hold(offset: int) -> Hold:
+    return Hold(offset=Offset(offset), by="group g")
+
+
+def test_a_horizon_counts_once_the_hold_has_passed_its_segment() -> None:
+    log = log_of(row(0, horizon_ms=NOW_MS - 1), row(1, horizon_ms=NOW_MS - 1), clean_offset=20)
+
+    assert assess(log, COMPACT, NOW_MS, hold=hold(0)).reason is None
+    assert assess(log, COMPACT, NOW_MS, hold=hold(9)).reason is None
+    assert assess(log, COMPACT, NOW_MS, hold=hold(10)).reason is Reason.TOMBSTONES_DUE
+    assert assess(log, COMPACT, NOW_MS, hold=hold(0)).horizon_ms == LONG_MAX
+
+
+def test_a_segment_that_a_pass_had_to_keep_is_due_again_once_when_the_hold_has_passed_it() -> None:
+    log = log_of(row(0, horizon_ms=NOW_MS - 1), row(1, horizon_ms=NOW_MS - 1), clean_offset=20)
+    held = Remainder(first_uncleanable_offset=Offset(20), now_ms=NOW_MS, hold_offset=Offset(10))
+    free = Remainder(first_uncleanable_offset=Offset(20), now_ms=NOW_MS, hold_offset=Offset(20))
+
+    assert assess(log, COMPACT, NOW_MS, hold=hold(19), remainder=held).reason is None
+    due = assess(log, COMPACT, NOW_MS, hold=hold(20), remainder=held)
+    assert due.reason is Reason.TOMBSTONES_DUE
+    assert assess(log, COMPACT, NOW_MS, hold=hold(20), remainder=free).reason is None

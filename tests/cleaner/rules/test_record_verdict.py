@@ -370,3 +370,49 @@ def test_a_marker_beyond_the_map_is_left_alone(end_offset: int, fate: Fate) -> N
     )
 
     assert marker.fate is fate
+
+
+@pytest.mark.parametrize(
+    ("offset", "horizon", "verdict"),
+    [
+        pytest.param(4, NOW_MS, Verdict.DROPPED_TOMBSTONE, id="below"),
+        pytest.param(5, NOW_MS, Verdict.KEPT_HELD, id="at"),
+        pytest.param(6, NOW_MS, Verdict.KEPT_HELD, id="above"),
+        pytest.param(6, NOW_MS + 1, Verdict.KEPT_LATEST, id="above_before_its_horizon"),
+        pytest.param(6, None, Verdict.KEPT_LATEST, id="above_without_a_horizon"),
+    ],
+)
+def test_a_tombstone_at_or_above_the_hold_outlives_its_horizon(
+    offset: int, horizon: int | None, verdict: Verdict
+) -> None:
+    assert verdict is verdict_of(
+        key=b"k",
+        has_value=False,
+        offset=offset,
+        offset_map=PlainOffsetMap({}, 10),
+        delete_horizon_ms=horizon,
+        now_ms=NOW_MS,
+        hold_offset=5,
+    )
+
+
+def test_a_marker_at_or_above_the_hold_outlives_its_horizon() -> None:
+    marker = with_fields(marker_batch(7, 3, ControlType.COMMIT), delete_horizon_ms=NOW_MS)
+
+    held = retain(marker, {}, replace(bounds(), hold_offset=7))
+    free = retain(marker, {}, replace(bounds(), hold_offset=8))
+
+    assert (held.fate, held.verdicts) == (Fate.VERBATIM, (Verdict.KEPT_HELD,))
+    assert (free.fate, free.verdicts) == (Fate.DROPPED, (Verdict.DROPPED_MARKER,))
+
+
+def test_a_hold_keeps_no_superseded_tombstone_and_no_aborted_record() -> None:
+    bounds_held = replace(
+        bounds(),
+        hold_offset=0,
+        aborted=(AbortedTransaction(producer_id=3, first_offset=5, marker_offset=9),),
+    )
+    aborted = with_fields(log_batch(5, (b"x", None)), is_transactional=True, producer_id=3)
+
+    assert retain(log_batch(0, (b"a", None)), {b"a": 7}, bounds_held).fate is Fate.DROPPED
+    assert retain(aborted, {}, bounds_held).verdicts == (Verdict.DROPPED_ABORTED,)

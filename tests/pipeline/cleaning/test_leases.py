@@ -31,6 +31,7 @@ class Broker(CompactionClient):
 
     def __init__(self) -> None:
         self.refused: dict[str, CallFailed] = {}
+        self.plan = json.loads(plan().to_json())
         self.asked: list[str] = []
         self.renewed = asyncio.Event()
         self.refused_twice = asyncio.Event()
@@ -53,7 +54,7 @@ class Broker(CompactionClient):
         if action == "renew":
             self.renewed.set()
         return {
-            "lease": {"plan": json.loads(plan().to_json()), "seconds": 0.003},
+            "lease": {"lease": self.plan["lease"], "plan": self.plan, "seconds": 0.003},
             "commit": {
                 "is_over": True,
                 "partitions": [{"error": None, "report": {"groups": 0}}],
@@ -98,6 +99,15 @@ async def test_a_broker_that_is_away_for_a_moment_loses_no_lease() -> None:
         await broker.renewed.wait()
 
         assert lease.lost is None
+
+
+async def test_a_plan_of_another_release_is_refused_and_its_lease_given_up() -> None:
+    broker = Broker()
+    broker.plan["format"] = 99
+    async with HeldLeases(broker) as leases:
+        with pytest.raises(CallFailed, match="has format 99, this release reads format 2; use the"):
+            await leases.take("orders", 0)
+        assert broker.asked == ["lease", "DELETE"]
 
 
 async def test_a_committed_lease_is_not_given_up() -> None:

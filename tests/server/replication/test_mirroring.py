@@ -22,6 +22,7 @@ from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.client.pauses import Pacing
+from server.coordination.groups.group_entry import GroupEntry
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
@@ -794,3 +795,60 @@ async def test_a_limited_link_pays_for_what_it_copies_and_asks_for_a_second_of_i
         assert status(target)["bytes_per_second"] is None
     async with serving_broker(tmp_path / "target") as target:
         assert status(target)["bytes_per_second"] is None
+
+
+async def until_slot(source: ServedBroker, offset: int) -> None:
+    """Wait until the link has committed an offset, some time ago, and no commit is under way."""
+
+    def is_committed() -> bool:
+        entry = source.broker.groups.table.find("__mirror.dr")
+        assert isinstance(entry, GroupEntry)
+        slot = entry.offsets.get("t", 0)
+        if slot is None or slot.offset != offset or entry.commits:
+            return False
+        return source.broker.clock.now_ms() > slot.commit_timestamp
+
+    await until(is_committed)
+
+
+async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_made_again(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause(LINK, is_paused=True)
+        await source.produce("t", batch_of([(b"a", None)]))
+        await source.broker.topics.alter("t", lambda old, _: {**old, "compaction.hold.max.ms": "1"})
+        await until_slot(source, 1)
+        await source.broker.offsets.expire()
+        assert source.broker.groups.holds.invalidated_total == 1
+
+        await target.broker.replication.pause(LINK, is_paused=False)
+        stopped = await in_state(target, "failed")
+
+        assert "the source no longer holds tombstones for this mirror" in stopped["reason"]
+        await target.broker.replication.promote("t", is_forced=True)
+        await target.broker.replication.delete(LINK)
+        topic = target.broker.topics.get("t")
+        assert topic is not None
+        await target.broker.topics.delete(topic)
+        await link(target, source)
+        await until_equal(source, target)
+
+
+async def test_a_mirror_with_records_stops_if_the_source_has_lost_its_slot(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "source") as source:
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        async with serving_broker(tmp_path / "target") as target:
+            await link(target, source)
+            await until_equal(source, target)
+        await source.broker.offsets.topics_deleted({"t"})
+        await source.produce("t", batch_of([(b"a", None)]))
+
+        async with serving_broker(tmp_path / "target") as target:
+            stopped = await in_state(target, "failed")
+            assert "it is not known since when the mirror lags" in stopped["reason"]

@@ -72,3 +72,13 @@ def test_it_is_never_safe_since_a_time_at_which_the_source_had_more(
         assert watch.safe_ms <= safe_ms
         assert len(watch._samples) <= SAMPLES_MAX
         end = min(source_end, end + copied)
+
+
+def test_a_watch_that_has_forgotten_does_not_know_what_is_missing() -> None:
+    watch = TombstoneWatch(0)
+    watch.note(1_000, source_end=9, end=5, is_empty=False)
+
+    watch.forget()
+    watch.note(2_000, source_end=9, end=5, is_empty=False)
+
+    assert "it is not known since when the mirror lags" in watch.missed(2_000, RETENTION_MS)

@@ -169,3 +169,15 @@ def test_tiered_storage_is_not_promised() -> None:
 )  # fmt: skip
 def test_what_the_ecosystem_creates_topics_with_is_accepted(overrides: dict[str, str]) -> None:
     LogConfig.from_overrides(overrides, DEFAULTS)
+
+
+@pytest.mark.parametrize("text", ["*", "a*b", "**", "a,*"])
+def test_a_group_that_holds_is_a_name_or_a_prefix(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"compaction\.hold\.groups: must be the name of a group"):
+        LogConfig.from_overrides({"compaction.hold.groups": text}, LogConfig())
+
+
+def test_groups_that_hold_are_a_list_of_names_and_prefixes() -> None:
+    text = "__mirror.*, billing"
+    config = LogConfig.from_overrides({"compaction.hold.groups": text}, LogConfig())
+    assert config.compaction_hold_groups == ("__mirror.*", "billing")

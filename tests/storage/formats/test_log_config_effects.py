@@ -42,6 +42,8 @@ SHOWN_ELSEWHERE = {
     "max.compaction.lag.ms": "tests/cleaner/rules/test_pick.py",
     "delete.retention.ms": "tests/cleaner/passes/test_clean_tombstones.py",
     "compaction.unkeyed.records": "tests/cleaner/passes/test_clean.py",
+    "compaction.hold.groups": "tests/server/coordination/groups/test_holds.py",
+    "compaction.hold.max.ms": "tests/server/coordination/groups/test_holds.py",
     "retention.ms": "tests/storage/log/test_retention.py",
     "retention.bytes": "tests/storage/log/test_retention.py",
     "compression.type": "tests/server/handlers/test_produce.py",
