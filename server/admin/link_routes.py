@@ -45,13 +45,13 @@ class LinkRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
         return [
-            web.get(LINKS, _refusing(self._list)),
-            web.get(LINK, _refusing(self._show)),
-            web.put(LINK, _refusing(self._create)),
-            web.delete(LINK, _refusing(self._delete)),
-            web.post(LINK + "/pause", _refusing(self._pause)),
-            web.post(LINK + "/resume", _refusing(self._resume)),
-            web.post(PROMOTE, _refusing(self._promote)),
+            web.get(LINKS, refusing(self._list)),
+            web.get(LINK, refusing(self._show)),
+            web.put(LINK, refusing(self._create)),
+            web.delete(LINK, refusing(self._delete)),
+            web.post(LINK + "/pause", refusing(self._pause)),
+            web.post(LINK + "/resume", refusing(self._resume)),
+            web.post(PROMOTE, refusing(self._promote)),
         ]
 
     def _running(self) -> Replication:
@@ -99,9 +99,11 @@ class LinkRoutes:
         return web.json_response({"missing": missing})
 
 
-def _refusing(
+def refusing(
     handler: Callable[[web.Request], Awaitable[web.Response]],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Returns the handler wrapped so that refusals about links become JSON answers."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)

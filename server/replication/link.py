@@ -37,7 +37,7 @@ from server.replication.slots import (
     safe_ms_of,
     stored_slots,
 )
-from server.replication.source_topics import FoundTopics, find_topics
+from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
 from server.replication.state_table import Event, Guard
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
@@ -190,6 +190,24 @@ class Link:
     def mirrors_of(self, topic: str) -> list[Mirror]:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
+
+    def source_of(self, mirror: Mirror) -> SourcePartition | None:
+        """Returns where the source of a mirror can be read; None if no broker leads it, or if the source
+        has another topic of this name by now."""
+        partition = mirror.log.topic_partition
+        found = self._found.topics.get(partition.topic)
+        if found is None or partition.partition not in found.leaders:
+            return None
+        if found.facts.topic_id != self._topics.source_id(partition.topic):
+            return None
+        return SourcePartition(
+            partition=partition,
+            topic_id=found.facts.topic_id,
+            address=found.leaders[partition.partition],
+            access=self._access,
+            compacts=found.facts.compacts,
+            delete_retention_ms=found.facts.delete_retention_ms,
+        )
 
     @asynccontextmanager
     async def letting_go(self, topic: str) -> AsyncIterator[None]:
