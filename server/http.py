@@ -92,7 +92,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     )
     links = LinkRoutes(lambda: broker.links or f"the broker is not ready: {broker.not_ready}")
     verify = VerifyRoutes(
-        lambda: broker.verifications if broker.links else f"the broker is not ready: {broker.not_ready}"
+        lambda: (
+            broker.verifications if broker.links else f"the broker is not ready: {broker.not_ready}"
+        )
     )
     endpoint = HttpEndpoint(
         Scraper(collector),

@@ -39,7 +39,12 @@ class LogComparison:
         """Empty the table, for the keys whose hash is not below `first_hash`."""
 
     def feed(
-        self, chunk: Buffer, *, side: int, first_offset: int, aborted: Iterable[tuple[int, int]] = ()
+        self,
+        chunk: Buffer,
+        *,
+        side: int,
+        first_offset: int,
+        aborted: Iterable[tuple[int, int]] = (),
     ) -> ReadStep:
         """Take the whole batches of a chunk. Releases the GIL, except where a codec needs it.
 

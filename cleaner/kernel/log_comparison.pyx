@@ -7,6 +7,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from cleaner.kernel.digest cimport kp_digest_add, kp_hash128
+from cleaner.kernel.siphash cimport kp_sip128, kp_sip_hash, kp_sip_key, kp_sip_key_of
 from cleaner.kernel.table_digest cimport kp_table_record
 from protocol.records.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
@@ -31,14 +32,6 @@ from cleaner.rules.step import ReadStep
 from protocol.records.compression import Codec, decompress
 from protocol.wire.errors import CorruptBatch
 
-cdef extern from "siphash.h" nogil:
-    ctypedef struct kp_sip_key:
-        pass
-    ctypedef struct kp_sip_hash:
-        uint64_t low
-        uint64_t high
-    kp_sip_key kp_sip_key_of(const uint8_t *secret)
-    kp_sip_hash kp_sip128(const kp_sip_key *key, const uint8_t *data, size_t size)
 
 cdef enum:
     MISSING = 0

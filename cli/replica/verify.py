@@ -47,7 +47,8 @@ def _chosen(link: Json, topic: str | None) -> list[str]:
         )
     if topic is not None and topic not in mirrored:
         raise CommandFailed(
-            EXIT_FAILED, f"{topic} is no mirror of link {name}; its mirrors: {', '.join(mirrored[:10])}"
+            EXIT_FAILED,
+            f"{topic} is no mirror of link {name}; its mirrors: {', '.join(mirrored[:10])}",
         )
     return mirrored if topic is None else [topic]
 
@@ -95,7 +96,13 @@ def _print_jobs(jobs: list[Json]) -> None:
     parts = [part for job in jobs for part in job["partitions"]]
     print_table(TITLES, [_row(each) for each in parts], texts=("PARTITION", "VERDICT", "REASON"))
     listed = [
-        (_name(part), _key_text(each), each["kind"].replace("_", " "), *_places(each))
+        (
+            _name(part),
+            _key_text(each),
+            each["kind"].replace("_", " "),
+            _place(each["source_offset"]),
+            _place(each["mirror_offset"]),
+        )
         for part in parts
         if part["differences"]
         for each in part["differences"]["listed"]
@@ -129,6 +136,5 @@ def _key_text(difference: Json) -> str:
     return "(unknown)" if difference["key"] is None else repr(difference["key"])
 
 
-def _places(difference: Json) -> tuple[str, str]:
-    found = (difference["source_offset"], difference["mirror_offset"])
-    return tuple("-" if each is None else str(each) for each in found)  # type: ignore[return-value]
+def _place(offset: int | None) -> str:
+    return "-" if offset is None else str(offset)

@@ -1,7 +1,7 @@
 """The properties of mirrors: how much of a source is fetched at once, and what a comparison may use.
 
-Source: Apache Kafka, ReplicationConfigs.java (names and defaults of `replica.fetch`): there they are those
-of followers.
+Source: Apache Kafka, ReplicationConfigs.java (names and defaults of `replica.fetch`): there they are
+those of followers.
 """
 
 from __future__ import annotations

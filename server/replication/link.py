@@ -193,7 +193,7 @@ class Link:
 
     def source_of(self, mirror: Mirror) -> SourcePartition | None:
         """Returns where the source of a mirror can be read; None if no broker leads it, or if the source
-        has another topic of this name by now."""
+        has created another topic of this name."""
         partition = mirror.log.topic_partition
         found = self._found.topics.get(partition.topic)
         if found is None or partition.partition not in found.leaders:

@@ -103,9 +103,7 @@ class ComparedLogs:
         self.progress = comparison.progress
         await comparison.run()
         found = self.progress.found
-        self.keys = await keys_of(
-            found.listed, sides, thread=thread, decompressed_bytes_max=PLENTY
-        )
+        self.keys = await keys_of(found.listed, sides, thread=thread, decompressed_bytes_max=PLENTY)
         return judge(
             found,
             by_key=by_key,

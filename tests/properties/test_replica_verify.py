@@ -1,4 +1,4 @@
-"""A mirror is equal to its source however both were cleaned; one record that differs is found and named."""
+"""A mirror equals its source however both were cleaned; one record that differs is found and named."""
 
 from __future__ import annotations
 

@@ -130,15 +130,14 @@ class PartitionComparison:
         """Returns the end up to which keys are compared, and the end up to which was read."""
         source = self._sides[SOURCE]
         bounds = await source.bounds()
-        at, end = bounds.start, bounds.end
+        end, beyond = bounds.end, bounds.end
+        at = await self._read(SOURCE, bounds.start, end)
         for _ in range(CATCH_UPS_MAX):
-            at = await self._read(SOURCE, at, end)
-            beyond = (await source.bounds()).end
+            end, beyond = beyond, (await source.bounds()).end
             if beyond <= end:
                 return end, end
-            end, before = beyond, end
-        await self._read(SOURCE, at, end)
-        return before, end
+            at = await self._read(SOURCE, at, beyond)
+        return end, beyond
 
     # ---------------------------------------------------------------- all records
 

@@ -1,8 +1,8 @@
 """One comparison that an operator has started: of a topic, with one part for each partition.
 
-    waiting -> running -> done        with a verdict
-                       -> failed      a side cannot be read; with a sentence
-                       -> stopped     an operator or a shutdown stopped it
+waiting -> running -> done        with a verdict
+                   -> failed      a side cannot be read; with a sentence
+                   -> stopped     an operator or a shutdown stopped it
 """
 
 from __future__ import annotations

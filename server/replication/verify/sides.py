@@ -151,14 +151,15 @@ class SourceSide:
             aborted=[
                 (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
             ],
-            bounds=Bounds(
-                start=Offset(data.log_start_offset), end=Offset(data.last_stable_offset)
-            ),
+            bounds=Bounds(start=Offset(data.log_start_offset), end=Offset(data.last_stable_offset)),
         )
 
     async def _fetch(self, offset: Offset) -> PartitionData:
         asked = Asked(
-            partition=self._at.partition, topic_id=self._at.topic_id, end=offset, last_epoch=NO_EPOCH
+            partition=self._at.partition,
+            topic_id=self._at.topic_id,
+            end=offset,
+            last_epoch=NO_EPOCH,
         )
         request = replace(
             fetch_request([asked], self._bounds), isolation_level=Isolation.READ_COMMITTED

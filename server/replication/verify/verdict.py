@@ -92,8 +92,8 @@ def judge(
     if found.rewritten and not compared:
         return Judged(
             verdict=Verdict.UNKNOWN,
-            reason=f"{_rewritten_text(found.rewritten)} again while the logs were read, so nothing is left"
-            " to compare: verify once more while fewer records are written",
+            reason=f"{_rewritten_text(found.rewritten)} again while the logs were read, so nothing is"
+            " left to compare: verify once more while fewer records are written",
         )
     return Judged(verdict=Verdict.EQUAL)
 
@@ -102,8 +102,8 @@ def _unsure(count: int, took_ms: int, retention_ms: int) -> Judged:
     took, kept = duration_text(took_ms / 1000), duration_text(retention_ms / 1000)
     return Judged(
         verdict=Verdict.UNKNOWN,
-        reason=f"{count_text(count, 'key')} look different, but reading took {took} and tombstones are"
-        f" kept for {kept} (delete.retention.ms), so a cleaner may have removed tombstones meanwhile:"
+        reason=f"{count_text(count, 'key')} seemed to differ, but it took {took} to read both sides, and"
+        f" their cleaners remove tombstones after {kept} (delete.retention.ms), which may explain it:"
         " verify again with a longer delete.retention.ms",
     )
 

@@ -22,7 +22,6 @@ from tests.server.replication.test_mirroring import (
     until_equal,
 )
 
-
 __all__ = ["soon"]
 
 
