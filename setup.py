@@ -24,6 +24,7 @@ MODULES = (
     "cleaner.kernel.find_key",
     "cleaner.kernel.row_hashes",
     "cleaner.kernel.live_records",
+    "cleaner.kernel.log_comparison",
 )
 
 # These options come after CFLAGS and would override them. -g0 overrides Python's own -g, which would add

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from server.admin.compaction import Compaction
     from server.cleaning import Cleaning
     from server.replication.replication import Replication
+    from server.replication.verify.verifications import Verifications
     from server.security.tls_listener import TlsListener
     from server.security.tls_listeners import TlsListeners
 
@@ -166,6 +167,7 @@ class Broker:
         "topics",
         "transactions",
         "turns",
+        "verifications",
         "warnings",
     )  # fmt: skip
 
@@ -185,6 +187,7 @@ class Broker:
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
     replication: Replication
+    verifications: Verifications
     probe: ServerProbe
     clock: Clock
     warnings: SparingLog
@@ -339,6 +342,7 @@ class Broker:
             # Before the listeners drain, so that no connection waits for an answer from these.
             self.topics.interrupt()
             if self._has_links:
+                await self.verifications.stop()
                 await self.replication.stop()
             await self.transactions.stop()
             await self.offsets.stop()
@@ -509,10 +513,11 @@ class Broker:
 
     async def _start_links(self) -> None:
         """Start to follow other clusters."""
-        from server.links import replication_of
+        from server.links import replication_of, verifications_of
 
         assert self._stores is not None
         self.replication = replication_of(self, self._stores.cluster)
+        self.verifications = verifications_of(self, self.replication)
         self._has_links = True
         await self.replication.open()
 

@@ -27,6 +27,7 @@ from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
 from server.admin.link_routes import LinkRoutes
+from server.admin.verify_routes import VerifyRoutes
 from server.config.listeners.addresses import HTTP
 from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
@@ -90,6 +91,11 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
     links = LinkRoutes(lambda: broker.links or f"the broker is not ready: {broker.not_ready}")
+    verify = VerifyRoutes(
+        lambda: (
+            broker.verifications if broker.links else f"the broker is not ready: {broker.not_ready}"
+        )
+    )
     endpoint = HttpEndpoint(
         Scraper(collector),
         not_ready=lambda: broker.not_ready,
@@ -99,7 +105,13 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         ),
         access=access.check,
         tls=tls,
-        routes=[*routes.routes(), *leases.routes(), *followers.routes(), *links.routes()],
+        routes=[
+            *routes.routes(),
+            *leases.routes(),
+            *followers.routes(),
+            *links.routes(),
+            *verify.routes(),
+        ],
     )
     try:
         return endpoint, await endpoint.open(address.host, address.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from server.config.config import BrokerConfig
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import MetadataStore
 from server.replication.acl_sync import AclSync
@@ -14,6 +15,7 @@ from server.replication.local_groups import LocalGroups
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import Replication
 from server.replication.requests import FetchBounds
+from server.replication.verify.verifications import Verifications, VerifySettings
 from server.replication.writer import MirrorWriter
 
 if TYPE_CHECKING:
@@ -31,12 +33,7 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
         turns=broker.turns,
         now_ms=broker.clock.now_ms,
     )
-    bounds = FetchBounds(
-        wait_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        max_bytes=config.replica_fetch_response_max_bytes,
-        partition_max_bytes=config.replica_fetch_max_bytes,
-    )
+    bounds = _fetch_bounds(config)
     mirrors = MirrorTopics(broker.topics)
     groups = LocalGroups(broker.offsets, broker.clock.now_ms)
 
@@ -61,3 +58,23 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
         )
 
     return Replication(store, broker.topics, link_of)
+
+
+def verifications_of(broker: Broker, replication: Replication) -> Verifications:
+    """Returns the comparisons of the broker's mirrors with their sources."""
+    config = broker.config
+    settings = VerifySettings(
+        bounds=_fetch_bounds(config),
+        memory_bytes=config.replica_verify_memory_bytes,
+        decompressed_bytes_max=config.log_cleaner_decompressed_batch_bytes_max,
+    )
+    return Verifications(replication, settings, thread=broker.executors.verification)
+
+
+def _fetch_bounds(config: BrokerConfig) -> FetchBounds:
+    return FetchBounds(
+        wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+    )

@@ -162,6 +162,36 @@ def resume(name: Name, url: Url = DEFAULT_URL) -> None:
 
 @app.command()
 @with_access
+def verify(
+    name: Name,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Compare only this mirror.")
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="SECONDS",
+            help="How long each partition may take to get what the source has.",
+        ),
+    ] = 60.0,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Compare mirrors with their source: the last value of each key, or all records if the topic is not
+    compacted. Whatever each side has compacted meanwhile makes no difference.
+
+    Reads the whole topic at the source and here, and says first how much that is. Exits with 0 if all
+    partitions are equal, and with 1 if one is different or unknown.
+    """
+    from cli.replica.verify import verify_link
+
+    run(lambda: verify_link(url, name, topic, wait_seconds=wait, as_json=as_json))
+
+
+@app.command()
+@with_access
 def promote(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A mirror.")],
     force: Annotated[

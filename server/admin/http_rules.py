@@ -24,6 +24,7 @@ FOLLOWERS = "/v1/metadata/followers"
 LINKS = "/v1/links"
 LINK = LINKS + "/{link}"
 PROMOTE = "/v1/mirrors/{topic}/promote"
+VERIFY = "/v1/mirrors/{topic}/verify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("POST", LINK + "/pause"): ALTER,
     ("POST", LINK + "/resume"): ALTER,
     ("POST", PROMOTE): ALTER,
+    ("POST", VERIFY): READ,
+    ("GET", VERIFY + "/{job}"): READ,
+    ("DELETE", VERIFY + "/{job}"): READ,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

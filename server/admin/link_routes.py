@@ -49,14 +49,14 @@ class LinkRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
         return [
-            web.get(LINKS, _refusing(self._list)),
-            web.get(LINK, _refusing(self._show)),
-            web.put(LINK, _refusing(self._create)),
-            web.patch(LINK, _refusing(self._alter)),
-            web.delete(LINK, _refusing(self._delete)),
-            web.post(LINK + "/pause", _refusing(self._pause)),
-            web.post(LINK + "/resume", _refusing(self._resume)),
-            web.post(PROMOTE, _refusing(self._promote)),
+            web.get(LINKS, refusing(self._list)),
+            web.get(LINK, refusing(self._show)),
+            web.put(LINK, refusing(self._create)),
+            web.patch(LINK, refusing(self._alter)),
+            web.delete(LINK, refusing(self._delete)),
+            web.post(LINK + "/pause", refusing(self._pause)),
+            web.post(LINK + "/resume", refusing(self._resume)),
+            web.post(PROMOTE, refusing(self._promote)),
         ]
 
     def _running(self) -> Replication:
@@ -116,9 +116,11 @@ async def _body(request: web.Request) -> bytes:
     return await request.read()
 
 
-def _refusing(
+def refusing(
     handler: Callable[[web.Request], Awaitable[web.Response]],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Returns the handler wrapped so that refusals about links become JSON answers."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)

@@ -1,6 +1,7 @@
-"""The properties of mirrors: how much of a source is fetched at once.
+"""The properties of mirrors: how much of a source is fetched at once, and what a comparison may use.
 
-Source: Apache Kafka, ReplicationConfigs.java (names and defaults): there they are those of followers.
+Source: Apache Kafka, ReplicationConfigs.java (names and defaults of `replica.fetch`): there they are
+those of followers.
 """
 
 from __future__ import annotations
@@ -54,4 +55,14 @@ class ReplicationConfig:
         unit="bytes",
         dynamic=False,
         doc="The source answers a link as soon as it has so many bytes.",
+    )
+    replica_verify_memory_bytes: int = prop(
+        "replica.verify.memory.bytes",
+        INT,
+        default=64 << 20,
+        at_least=4096,
+        unit="bytes",
+        dynamic=False,
+        doc="The memory of a comparison of a mirror with its source, 64 bytes for each key. With more"
+        " keys than fit, both sides are read more than once.",
     )

@@ -39,7 +39,7 @@ from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
 from server.replication.slot_content import safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
-from server.replication.source_topics import FoundTopics, find_topics
+from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
 from server.replication.state_table import Event, Guard
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
@@ -228,6 +228,24 @@ class Link:
     def _group_filter(self) -> Callable[[str], bool] | None:
         is_following = self._found.brokers and not self.spec.is_paused
         return self.spec.group_filter() if is_following else None
+
+    def source_of(self, mirror: Mirror) -> SourcePartition | None:
+        """Returns where the source of a mirror can be read; None if no broker leads it, or if the source
+        has created another topic of this name."""
+        partition = mirror.log.topic_partition
+        found = self._found.topics.get(partition.topic)
+        if found is None or partition.partition not in found.leaders:
+            return None
+        if found.facts.topic_id != self._topics.source_id(partition.topic):
+            return None
+        return SourcePartition(
+            partition=partition,
+            topic_id=found.facts.topic_id,
+            address=found.leaders[partition.partition],
+            access=self._access,
+            compacts=found.facts.compacts,
+            delete_retention_ms=found.facts.delete_retention_ms,
+        )
 
     @asynccontextmanager
     async def letting_go(self, topic: str) -> AsyncIterator[list[str]]:

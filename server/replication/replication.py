@@ -22,10 +22,12 @@ from server.replication.link import Link
 from server.replication.link_spec import LINKS, BadLink, LinkSpec, altered_link, stored_link
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
+from server.replication.source_topics import SourcePartition
 from server.topics.mirrors import without_own
 from server.topics.topic import TopicRefused
 from server.topics.topics import Topics
 from storage.formats.log_config import LogConfig
+from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.replication")
@@ -218,6 +220,30 @@ class Replication:
             return missing
 
     # ---------------------------------------------------------------- showing
+
+    def sources_of(self, topic_name: str) -> tuple[str, list[tuple[PartitionLog, SourcePartition]]]:
+        """Returns a mirror's link, and the log of each partition with where its source can be read.
+
+        Raises:
+            UnknownLink: it is no mirror.
+            LinkRefused: its link does not run, or the source does not answer.
+        """
+        topic = self._topics.get(topic_name)
+        if topic is None or not topic.config.is_mirror:
+            raise UnknownLink(f"{topic_name} is no mirror")
+        name = topic.config.mirror_link
+        link = self._links.get(name)
+        reason = self._broken.get(name, "there is none") if link is None else link.reason
+        if link is None or reason:
+            raise LinkRefused(f"link {name} does not follow its source: {reason}")
+        found = [(each.log, link.source_of(each)) for each in link.mirrors_of(topic_name)]
+        known = [(log, source) for log, source in found if source is not None]
+        if not known or len(known) < len(found):
+            raise LinkRefused(
+                f"the source does not say now who leads all partitions of {topic_name}, or it has"
+                f" another topic of this name: kompakt replica status {name}"
+            )
+        return name, known
 
     def shown(self) -> list[dict[str, Any]]:
         """Returns all links, for people and programs."""

@@ -6,6 +6,7 @@ are the source's defaults. Those about where it lies do not: here it has one rep
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.wire.error_codes import ErrorCode
+from server.client.access import Access
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
 from server.replication.findings import SourceTopic
@@ -92,6 +94,19 @@ class FoundTopics:
             for number, address in topic.leaders.items():
                 led.setdefault(address, []).append(TopicPartition(topic.name, number))
         return led
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePartition:
+    """Where a partition of a source can be read, and what its cleaner may do."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    address: str
+    """The leader's."""
+    access: Access
+    compacts: bool
+    delete_retention_ms: int
 
 
 async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:

@@ -52,7 +52,7 @@ class Executors:
 
     __slots__ = (
         "administration", "assigning", "authentication", "checkpoints", "issuers", "loading", "lookups",
-        "removals", "scrapes", "upkeep", "validation",
+        "removals", "scrapes", "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -77,6 +77,8 @@ class Executors:
         """Makes the checkpoints of the coordinators' partitions."""
         self.upkeep = Executor("upkeep", threads=2)
         """Runs the broker's own work: log duties, free space checks, start and stop."""
+        self.verification = Executor("verification", threads=1)
+        """Reads and compares mirrors for `kompakt replica verify`, in pieces."""
         self.scrapes = Executor("scrapes", threads=1)
         """Collects metrics. A pool of its own, so that metrics still report a disk that hangs."""
 

@@ -139,7 +139,8 @@ def test_the_page_mirrors_apache_kafka_and_promotes(peers: Peers) -> None:
     transact(peers.kafka, "aborted", commits=False)
     still_open = transact(peers.kafka, "open", commits=None)
 
-    create, status, consume, promote, delete = page_blocks(PAGE, "console")[0].splitlines()
+    mirroring, verifying = page_blocks(PAGE, "console")
+    create, status, consume, promote, delete = mirroring.splitlines()
     peers.kompakt(create)
     until(
         "the mirror is as long as its source", lambda: is_level(peers), lambda: str(peers.status())
@@ -152,7 +153,16 @@ def test_the_page_mirrors_apache_kafka_and_promotes(peers: Peers) -> None:
     assert "committed" in peers.kompakt(consume)
 
     produce(peers.kafka, "none", 10_000)
+    told = peers.kompakt(verifying.strip())
+    assert "users-0" in told
+    assert "equal" in told
     until("what came later is copied", lambda: is_level(peers), lambda: str(peers.status()))
+    found = peers.typed.shown("replica", "verify", "dr")
+    (part,) = found["topics"][0]["partitions"]
+    assert (found["verdict"], part["compares"]) == ("equal", "last values")
+    assert part["source"]["digest"] == part["mirror"]["digest"]
+    assert part["source"]["count"] == part["mirror"]["count"] > KEYS
+    assert found["topics"][0]["cost_bytes"] > 0
     refused = peers.typed.refused("topics", "delete", TOPIC, "--yes")
     assert "only its link" in refused or "mirror" in refused
     assert "an ordinary topic now" in peers.kompakt(promote)

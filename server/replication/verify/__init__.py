@@ -1,0 +1,1 @@
+"""Compares mirrors with their sources (docs/design/replication.md, "Verify")."""

@@ -1,0 +1,139 @@
+"""Comparisons over the network: what a job says of equal and of different mirrors."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from protocol.wire.numbers import Offset
+from server.replication.replication import UnknownLink
+from server.replication.verify.job import VerifyJob
+from server.replication.verify.verdict import Verdict
+from tests.harness.log_builder import batch_of, run_of
+from tests.harness.served_broker import ServedBroker
+from tests.server.replication.test_mirroring import (
+    link,
+    mirror_log,
+    soon,
+    two_brokers,
+    until,
+    until_equal,
+)
+
+__all__ = ["soon"]
+
+
+async def verified(target: ServedBroker, topic: str = "t", wait: float = 5.0) -> VerifyJob:
+    """Returns a job that has ended."""
+    job = await target.broker.verifications.begin(topic, wait_seconds=wait)
+    await until(lambda: job.is_over, job.as_json)
+    return job
+
+
+def log_size(source: ServedBroker, partition: int) -> int:
+    """Returns the bytes of a log's segments."""
+    return sum(segment.size for segment in source.log("t", partition).segments)
+
+
+async def test_equal_mirrors_of_compacted_and_other_topics(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", partitions=2, cleanup_policy="compact")
+        await source.create("plain")
+        for number in range(20):
+            await source.produce("t", batch_of([(b"k%d" % number, b"1")]))
+            await source.produce("plain", batch_of([(None, b"1")]))
+        await link(target, source, topics=["t", "plain"])
+        await until_equal(source, target)
+        await until_equal(source, target, topic="plain")
+        keyed, plain = await verified(target), await verified(target, "plain")
+        size = sum(log_size(source, number) for number in range(2))
+
+    assert (keyed.verdict, plain.verdict) == (Verdict.EQUAL, Verdict.EQUAL)
+    first, empty = [each.as_json() for each in keyed.parts]
+    assert (first["compares"], first["source"]["count"], first["end_offset"]) == (
+        "last values",
+        20,
+        20,
+    )
+    assert (empty["verdict"], empty["source"]["count"]) == ("equal", 0)
+    assert plain.parts[0].as_json()["compares"] == "all records"
+    assert keyed.cost_bytes == size
+
+
+async def test_a_difference_has_the_key_and_where_it_is(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        ours = mirror_log(target)
+        assert ours is not None
+        await target.broker.replication.pause("dr", is_paused=True)
+        await source.produce("t", batch_of([(b"b", b"1")]))
+        other = batch_of([(b"b", b"2")], base_offset=1, leader_epoch=ours.epochs.latest)
+        ours.append_as_follower(run_of(other), now_ms=0)
+        target.broker.group_commit.appended(ours)
+        job = await verified(target)
+
+    assert job.verdict is Verdict.DIFFERENT
+    (part,) = [each.as_json() for each in job.parts]
+    assert part["differences"] == {
+        "count": 1,
+        "first_offset": 1,
+        "last_offset": 1,
+        "listed": [
+            {
+                "kind": "other_content",
+                "key": "b",
+                "key_hex": "62",
+                "source_offset": 1,
+                "mirror_offset": 1,
+            }
+        ],
+    }
+
+
+async def test_a_mirror_that_is_behind_is_unknown_and_says_what_to_do(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause("dr", is_paused=True)
+        await source.produce("t", batch_of([(b"b", b"1")]))
+        await source.produce("t", batch_of([(b"b", b"2")]))
+        log = source.log("t")
+        await until(lambda: log.high_watermark == Offset(3))
+        job = await verified(target, wait=0.0)
+
+    assert job.verdict is Verdict.UNKNOWN
+    assert "kompakt replica status" in job.parts[0].as_json()["reason"]
+
+
+async def test_a_topic_that_is_no_mirror_is_refused(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (_, target):
+        await target.create("own")
+        with pytest.raises(UnknownLink, match="own is no mirror"):
+            await target.broker.verifications.begin("own", wait_seconds=1)
+
+
+async def test_a_job_can_be_stopped(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause("dr", is_paused=True)
+        await source.produce("t", batch_of([(b"b", b"1")]))
+        verifications = target.broker.verifications
+        job = await verifications.begin("t", wait_seconds=3600)
+        await until(lambda: job.parts[0].progress.phase.startswith("waiting for the mirror"))
+        verifications.cancel(verifications.get("t", job.id))
+        assert job.task is not None
+        await asyncio.wait([job.task])
+
+    assert job.is_over
+    assert job.verdict is Verdict.UNKNOWN
+    assert job.parts[0].error == "it was cancelled"
