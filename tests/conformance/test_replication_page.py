@@ -139,7 +139,7 @@ def test_the_page_mirrors_apache_kafka_and_promotes(peers: Peers) -> None:
     transact(peers.kafka, "aborted", commits=False)
     still_open = transact(peers.kafka, "open", commits=None)
 
-    mirroring, verifying = page_blocks(PAGE, "console")
+    mirroring, _, verifying = page_blocks(PAGE, "console")
     create, status, consume, promote, delete = mirroring.splitlines()
     peers.kompakt(create)
     until(

@@ -1,1 +1,1 @@
-"""Compares mirrors with their sources (docs/design/replication.md, "Verify")."""
+"""Comparison of mirrors with their sources."""
