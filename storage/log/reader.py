@@ -1,11 +1,13 @@
 """Reads from a log: batches at an offset, offsets of timestamps, ends of leader epochs.
 
-A read waits for no lock: appends, swaps and moves of the log start continue beside it. `LogReader`
-repeats what one of them has made invalid, and `storage/segment/reader.py` finds the bytes.
+A read waits for no lock: appends, swaps and moves of the log start continue beside it. (A read of
+committed records waits for the moment in which a swap changes the lists in memory.) `LogReader` repeats
+what one of them has made invalid, and `storage/segment/reader.py` finds the bytes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -128,12 +130,15 @@ class LogReader:
         """
         while True:
             aborted = self._states.aborted
-            forgotten = aborted.forgotten
+            version = aborted.version
+            if version % 2:
+                time.sleep(0)  # A pass commits; it needs the interpreter for a moment.
+                continue
             region = self._with_segments(find)
             if region is None:
                 return None, ()
             found = aborted.between(offset, region.end_offset)
-            if aborted.forgotten == forgotten:
+            if aborted.version == version:
                 return region, found
             region.release()
 
