@@ -29,6 +29,8 @@ from storage.files.local_files import LocalFileSystem
 
 DIGEST_PERCENT_MAX = 10.0
 """The share of a load that its digest may take."""
+DIGEST_PAIRS_MIN = 15
+"""The difference of two loads is small, so five pairs do not show it."""
 QUIET_SECONDS = 5.0
 REPLAY_MS = "replog.replay.ms"
 """Set so low that each partition of 12 MB is due."""
@@ -47,7 +49,7 @@ def digest_figure(data: Path, pairs: int) -> Figure:
     paths = sorted(str(path) for path in checkpoints(data))
     assert paths, "the clean stop has made no checkpoint"
     shares = []
-    for _ in range(pairs):
+    for _ in range(max(pairs, DIGEST_PAIRS_MIN)):
         summed, plain = load_cpu_seconds(paths, sums=True), load_cpu_seconds(paths, sums=False)
         shares.append((100 * (summed - plain) / summed, DIGEST_PERCENT_MAX))
     return of_pairs(
