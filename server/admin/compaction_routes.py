@@ -35,7 +35,7 @@ from server.admin.compaction_answers import (
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import explanation_json, job_json
 from server.admin.http_rules import ROOT, WHERES
-from server.admin.refusals import CompactionRefused
+from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
 from storage.log.pass_history import PassHistory
 
@@ -84,14 +84,8 @@ class CompactionRoutes:
             ]
         return routes
 
-    def _compaction_or_refuse(self) -> Compaction:
-        compaction = self._compaction()
-        if isinstance(compaction, str):
-            raise CompactionRefused(503, compaction)
-        return compaction
-
     async def _status(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._compaction_or_refuse().status())
+        return web.json_response(await serving(self._compaction()).status())
 
     async def _passes(self, request: web.Request) -> web.Response:
         limit = _number(request, "limit", default=HISTORY_ROWS, at_least=1)
@@ -105,30 +99,30 @@ class CompactionRoutes:
         return web.json_response({"passes": passes})
 
     async def _now(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         force = _flag(request, "force")
         return accepted(compaction.clean_now(compaction.logs_of(topic, partition), force=force))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         return accepted(compaction.plan(compaction.logs_of(topic, partition)))
 
     async def _find_key(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         key = _key(request)
         return accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
 
     async def _digest(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         end_offset = _number(request, "end_offset", default=None, at_least=0)
         return accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
 
     async def _explain(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         explanations = [
             explanation_json(await compaction.explain(log))
@@ -137,12 +131,12 @@ class CompactionRoutes:
         return web.json_response({"partitions": explanations})
 
     async def _pause(self, request: web.Request) -> web.Response:
-        compaction = self._compaction_or_refuse()
+        compaction = serving(self._compaction())
         await compaction.pause(*topic_and_partition(request))
         return web.json_response(compaction.paused())
 
     async def _resume(self, request: web.Request) -> web.Response:
-        compaction = self._compaction_or_refuse()
+        compaction = serving(self._compaction())
         await compaction.resume(*topic_and_partition(request))
         return web.json_response(compaction.paused())
 
@@ -158,7 +152,7 @@ class CompactionRoutes:
     def _job_of(self, request: web.Request) -> Job:
         text = request.match_info["job"]
         number = parse_number(text)
-        job = None if number is None else self._compaction_or_refuse().jobs.get(number)
+        job = None if number is None else serving(self._compaction()).jobs.get(number)
         if job is None:
             raise CompactionRefused(
                 404, f"there is no job {text}: it ended long ago, or the broker has restarted"

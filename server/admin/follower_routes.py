@@ -18,7 +18,7 @@ from aiohttp import web
 
 from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import FOLLOWERS
-from server.admin.refusals import CompactionRefused
+from server.admin.refusals import serving
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.followers import EndOf, Followers
 
@@ -51,9 +51,7 @@ class FollowerRoutes:
         return [web.get(FOLLOWERS, refusals_as_json(self._list))]
 
     async def _list(self, _: web.Request) -> web.StreamResponse:
-        leading = self._leading()
-        if isinstance(leading, str):
-            raise CompactionRefused(503, leading)
+        leading = serving(self._leading())
         store = leading.store
         digest, end = store.digest
         return web.json_response(

@@ -33,7 +33,7 @@ from server.admin.compaction import Compaction
 from server.admin.compaction_answers import Handler, accepted, refusals_as_json, topic_and_partition
 from server.admin.http_rules import LEASE
 from server.admin.leases import CleaningLeases, LeaseRefused
-from server.admin.refusals import CompactionRefused
+from server.admin.refusals import CompactionRefused, serving
 from server.admin.remote_token import shows_token
 from server.runtime.executors import Executor
 from storage.log.log import PartitionLog
@@ -93,21 +93,15 @@ class LeaseRoutes:
             )
 
     def _leases_and_token(self) -> tuple[CleaningLeases, str]:
-        compaction = self._compaction_or_refuse()
+        compaction = serving(self._compaction())
         if compaction.leases is None:
             raise CompactionRefused(403, "remote cleaning is off: log.cleaner.remote.enable=false")
         return compaction.leases, compaction.remote_token
 
-    def _compaction_or_refuse(self) -> Compaction:
-        compaction = self._compaction()
-        if isinstance(compaction, str):
-            raise CompactionRefused(503, compaction)
-        return compaction
-
     def _log_of(self, request: web.Request) -> PartitionLog:
         topic, partition = topic_and_partition(request)
         assert topic is not None
-        (log,) = self._compaction_or_refuse().logs_of(topic, partition)
+        (log,) = serving(self._compaction()).logs_of(topic, partition)
         return log
 
     async def _begin(self, request: web.Request) -> web.Response:

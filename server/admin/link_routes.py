@@ -29,7 +29,7 @@ from aiohttp import web
 
 from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import LINK, LINKS, PROMOTE
-from server.admin.refusals import CompactionRefused
+from server.admin.refusals import CompactionRefused, serving
 from server.replication.link_spec import BadLink, parse_link
 from server.replication.replication import LinkRefused, Replication, UnknownLink
 
@@ -59,37 +59,24 @@ class LinkRoutes:
             web.post(PROMOTE, refusing(self._promote)),
         ]
 
-    def _running(self) -> Replication:
-        links = self._links()
-        if isinstance(links, str):
-            raise CompactionRefused(503, links)
-        return links
-
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response({"links": self._running().shown()})
+        return web.json_response({"links": serving(self._links()).shown()})
 
     async def _show(self, request: web.Request) -> web.Response:
-        return web.json_response(self._running().shown_one(request.match_info["link"]))
+        return web.json_response(serving(self._links()).shown_one(request.match_info["link"]))
 
     async def _create(self, request: web.Request) -> web.Response:
-        links, name = self._running(), request.match_info["link"]
-        try:
-            spec = parse_link(name, await _body(request))
-        except BadLink as error:
-            raise CompactionRefused(400, str(error)) from error
-        await links.create(spec)
+        links, name = serving(self._links()), request.match_info["link"]
+        await links.create(parse_link(name, await _body(request)))
         return web.json_response(links.shown_one(name), status=201)
 
     async def _alter(self, request: web.Request) -> web.Response:
-        links, name = self._running(), request.match_info["link"]
-        try:
-            await links.alter(name, await _body(request))
-        except BadLink as error:
-            raise CompactionRefused(400, str(error)) from error
+        links, name = serving(self._links()), request.match_info["link"]
+        await links.alter(name, await _body(request))
         return web.json_response(links.shown_one(name))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        await self._running().delete(request.match_info["link"])
+        await serving(self._links()).delete(request.match_info["link"])
         return web.json_response({})
 
     async def _pause(self, request: web.Request) -> web.Response:
@@ -99,14 +86,14 @@ class LinkRoutes:
         return await self._pause_or_resume(request, is_paused=False)
 
     async def _pause_or_resume(self, request: web.Request, *, is_paused: bool) -> web.Response:
-        links, name = self._running(), request.match_info["link"]
+        links, name = serving(self._links()), request.match_info["link"]
         await links.pause(name, is_paused=is_paused)
         return web.json_response(links.shown_one(name))
 
     async def _promote(self, request: web.Request) -> web.Response:
         is_forced = request.query.get("force") == "true"
         topic = request.match_info["topic"]
-        missing = await self._running().promote(topic, is_forced=is_forced)
+        missing = await serving(self._links()).promote(topic, is_forced=is_forced)
         return web.json_response({"missing": missing})
 
 
@@ -124,6 +111,8 @@ def refusing(
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
+        except BadLink as error:
+            raise CompactionRefused(400, str(error)) from error
         except LinkRefused as refused:
             status = 404 if isinstance(refused, UnknownLink) else 409
             body = {"error": str(refused), "missing": refused.missing}

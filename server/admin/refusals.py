@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+T = TypeVar("T")
+
 UNKNOWN_TOPIC = "unknown_topic"
 """The code of a refusal because the topic does not exist."""
 
@@ -17,3 +21,17 @@ class CompactionRefused(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+def serving(found: T | str) -> T:
+    """Returns what answers a request.
+
+    Args:
+        found: a sentence while the broker does not serve.
+
+    Raises:
+        CompactionRefused: 503, with that sentence.
+    """
+    if isinstance(found, str):
+        raise CompactionRefused(503, found)
+    return found

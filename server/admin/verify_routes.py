@@ -23,7 +23,7 @@ from aiohttp import web
 from server.admin.compaction_answers import parse_number
 from server.admin.http_rules import VERIFY
 from server.admin.link_routes import refusing
-from server.admin.refusals import CompactionRefused
+from server.admin.refusals import CompactionRefused, serving
 from server.replication.verify.verifications import Verifications
 
 WAIT_MS = 60_000
@@ -48,12 +48,6 @@ class VerifyRoutes:
             web.delete(VERIFY + "/{job}", refusing(self._cancel)),
         ]
 
-    def _running(self) -> Verifications:
-        verifications = self._verifications()
-        if isinstance(verifications, str):
-            raise CompactionRefused(503, verifications)
-        return verifications
-
     async def _begin(self, request: web.Request) -> web.Response:
         text = request.query.get("wait_ms", str(WAIT_MS))
         wait_ms = parse_number(text)
@@ -62,16 +56,19 @@ class VerifyRoutes:
                 400, f"wait_ms is a number from 0 to {WAIT_MS_MAX}, not {text!r}"
             )
         topic = request.match_info["topic"]
-        job = await self._running().begin(topic, wait_seconds=wait_ms / 1000)
+        job = await serving(self._verifications()).begin(topic, wait_seconds=wait_ms / 1000)
         return web.json_response(job.as_json(), status=202)
 
     async def _show(self, request: web.Request) -> web.Response:
         job_id = parse_number(request.match_info["job"])
-        job = self._running().get(request.match_info["topic"], job_id)
+        job = serving(self._verifications()).get(request.match_info["topic"], job_id)
         return web.json_response(job.as_json())
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        verifications, job_id = self._running(), parse_number(request.match_info["job"])
+        verifications, job_id = (
+            serving(self._verifications()),
+            parse_number(request.match_info["job"]),
+        )
         job = verifications.get(request.match_info["topic"], job_id)
         verifications.cancel(job)
         return web.json_response(job.as_json())
