@@ -10,7 +10,6 @@ A job has one part for each partition. It runs to its end even if no client asks
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from cleaner.inspect.log_digest import LogDigest
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pool.runner import RunningPass
 from cleaner.rules.report import PassReport
+from server.runtime.part_state import PartState
 from server.runtime.tasks import spawn
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
@@ -38,26 +38,12 @@ Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome
 """Does the job on one log; it calls the function with the pass when the pass has started."""
 
 
-class State(enum.Enum):
-    """The state of one part of a job."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def is_end(self) -> bool:
-        return self not in (State.WAITING, State.RUNNING)
-
-
 @dataclass(slots=True)
 class Part:
     """One partition's part of a job."""
 
     topic_partition: TopicPartition
-    state: State = State.WAITING
+    state: PartState = PartState.WAITING
     running: RunningPass | None = None
     """Its pass, once that has started."""
     outcome: Outcome | None = None
@@ -66,19 +52,19 @@ class Part:
     """Waits for a free worker, then for the end of the pass."""
 
     def mark_started(self, running: RunningPass) -> None:
-        self.running, self.state = running, State.RUNNING
+        self.running, self.state = running, PartState.RUNNING
 
     def cancel(self) -> None:
         """Stop it: a running pass ends soon, a waiting one at once."""
         if self.running is not None:
             self.running.halt(CANCELLED)
         elif self.task is not None and not self.state.is_end:
-            self.state, self.error = State.STOPPED, CANCELLED
+            self.state, self.error = PartState.STOPPED, CANCELLED
             self.task.cancel()
 
     def mark_stopped(self, reason: CleaningAborted) -> None:
         because = self.running.stopped_because if self.running else None
-        self.state, self.error = State.STOPPED, because or str(reason)
+        self.state, self.error = PartState.STOPPED, because or str(reason)
 
 
 @dataclass(slots=True)
@@ -135,9 +121,9 @@ class CompactionJobs:
 async def _do(part: Part, log: PartitionLog, work: Work) -> None:
     try:
         part.outcome = await work(log, part.mark_started)
-        part.state = State.DONE
+        part.state = PartState.DONE
     except CleaningAborted as reason:
         part.mark_stopped(reason)
     except Exception as error:  # noqa: BLE001 - the client that started the job sees any failure
         _log.info("%s: job failed: %s", part.topic_partition, str(error) or repr(error))
-        part.state, part.error = State.FAILED, str(error) or repr(error)
+        part.state, part.error = PartState.FAILED, str(error) or repr(error)

@@ -1,14 +1,8 @@
-"""One comparison that an operator has started: of a topic, with one part for each partition.
-
-waiting -> running -> done        with a verdict
-                   -> failed      a side cannot be read; with a sentence
-                   -> stopped     an operator or a shutdown stopped it
-"""
+"""One comparison that an operator has started: of a topic, with one part for each partition."""
 
 from __future__ import annotations
 
 import asyncio
-import enum
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,23 +10,10 @@ from cleaner.rules.log_comparison import Comparison, Difference, SideSum
 from server.replication.source_topics import SourcePartition
 from server.replication.verify.comparing import MIRROR, SOURCE, Progress
 from server.replication.verify.verdict import Judged, Verdict
+from server.runtime.part_state import PartState
 from storage.log.log import PartitionLog
 
 Json = dict[str, Any]
-
-
-class PartState(enum.StrEnum):
-    """The state of one partition's comparison."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def is_end(self) -> bool:
-        return self not in (PartState.WAITING, PartState.RUNNING)
 
 
 @dataclass(slots=True, kw_only=True)

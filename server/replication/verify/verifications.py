@@ -21,11 +21,12 @@ from server.replication.replication import LinkRefused, Replication, UnknownLink
 from server.replication.requests import FetchBounds
 from server.replication.verify.comparing import MirrorIsBehind, PartitionComparison
 from server.replication.verify.cost import sizes_of
-from server.replication.verify.job import Part, PartState, VerifyJob
+from server.replication.verify.job import Part, VerifyJob
 from server.replication.verify.named_keys import keys_of
 from server.replication.verify.sides import CannotRead, MirrorSide, SourceSide
 from server.replication.verify.verdict import LISTED_MAX, Judged, Verdict, judge
 from server.runtime.executors import Executor
+from server.runtime.part_state import PartState
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
 from storage.threads import loop_thread

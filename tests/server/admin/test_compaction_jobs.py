@@ -14,7 +14,8 @@ from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
 from cleaner.rules.pick import Reason
 from cleaner.rules.report import PassReport
-from server.admin.compaction_jobs import CompactionJobs, State
+from server.admin.compaction_jobs import CompactionJobs
+from server.runtime.part_state import PartState
 from storage.log.log import PartitionLog
 from tests.harness.compacted_log import CompactedLog
 
@@ -36,26 +37,26 @@ async def test_a_job_is_done_when_each_part_is() -> None:
 
     done = CompactedLog()
     job = jobs.begin("now", [log.log, log.log], work)
-    assert [part.state for part in job.parts] == [State.WAITING] * 2
+    assert [part.state for part in job.parts] == [PartState.WAITING] * 2
     await asyncio.sleep(0)
-    assert [part.state for part in job.parts] == [State.RUNNING] * 2
+    assert [part.state for part in job.parts] == [PartState.RUNNING] * 2
     may_end.set()
     await jobs.stop()
 
     assert job.is_over
-    assert [part.state for part in job.parts] == [State.DONE] * 2
+    assert [part.state for part in job.parts] == [PartState.DONE] * 2
     assert jobs.get(job.id) is job
 
 
 @pytest.mark.parametrize(
     ("error", "state", "text"),
     [
-        (OSError("no"), State.FAILED, "no"),
-        (KeyError(), State.FAILED, "KeyError()"),
-        (CleaningAborted("the log was truncated"), State.STOPPED, "the log was truncated"),
+        (OSError("no"), PartState.FAILED, "no"),
+        (KeyError(), PartState.FAILED, "KeyError()"),
+        (CleaningAborted("the log was truncated"), PartState.STOPPED, "the log was truncated"),
     ],
 )
-async def test_a_part_that_fails_says_why(error: Exception, state: State, text: str) -> None:
+async def test_a_part_that_fails_says_why(error: Exception, state: PartState, text: str) -> None:
     jobs, log = CompactionJobs(), CompactedLog()
 
     async def work(_log: PartitionLog, _on_start: OnStart) -> PassReport:
@@ -80,7 +81,7 @@ async def test_a_part_that_is_cancelled_while_it_waits_ends_at_once(turns: int) 
         await asyncio.sleep(0)
     job.parts[0].cancel()
 
-    assert (job.parts[0].state, job.parts[0].error) == (State.STOPPED, "it was cancelled")
+    assert (job.parts[0].state, job.parts[0].error) == (PartState.STOPPED, "it was cancelled")
     assert job.is_over
     await jobs.stop()
 
@@ -95,7 +96,7 @@ async def test_cancelling_a_finished_part_changes_nothing() -> None:
     await jobs.stop()
     job.parts[0].cancel()
 
-    assert job.parts[0].state is State.DONE
+    assert job.parts[0].state is PartState.DONE
 
 
 async def test_only_the_last_finished_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
