@@ -13,15 +13,13 @@ from cli.base.broker_client import BrokerClient, connected
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.output import print_json, print_table
 from cli.base.topic_facts import refusal
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_acls import DescribeAclsResponse
 from protocol.wire.error_codes import ErrorCode
+from server.security.acl_messages import acls_of, describe_request
 from server.security.acls import (
     Acl,
     AclFilter,
-    Operation,
     PatternType,
-    Permission,
-    ResourceType,
 )
 
 NO_AUTHORIZER = (
@@ -52,29 +50,10 @@ async def described(client: BrokerClient, filters: Iterable[AclFilter]) -> list[
     """Returns the ACLs that the filters select, in their order. Raises CommandFailed."""
     found: dict[Acl, None] = {}
     for wanted in filters:
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
-        answer = await client.call(request, DescribeAclsResponse)
+        answer = await client.call(describe_request(wanted), DescribeAclsResponse)
         check_code(answer.error_code, answer.error_message)
         for resource in answer.resources:
-            for each in resource.acls:
-                acl = Acl(
-                    ResourceType(resource.resource_type),
-                    resource.resource_name,
-                    PatternType(resource.pattern_type),
-                    each.principal,
-                    each.host,
-                    Operation(each.operation),
-                    Permission(each.permission_type),
-                )
-                found[acl] = None
+            found |= dict.fromkeys(acls_of(resource))
     return sorted(found)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from cleaner.rules.text import count_text
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_acls import DescribeAclsResponse
 from protocol.wire.error_codes import ErrorCode
 from server.client.broker_client import BrokerClient
 from server.metadata.store import Delete, MetadataStore, Put
@@ -21,6 +21,7 @@ from server.replication.acl_changes import acl_changes
 from server.runtime.executors import Executor
 from server.runtime.tasks import to_its_end
 from server.runtime.turns import Pace, Turns
+from server.security.acl_messages import acls_of, describe_request
 from server.security.acl_store import AclStore
 from server.security.acls import (
     Acl,
@@ -36,6 +37,7 @@ from storage.threads import loop_thread
 LINK_ACLS = "/link-acls/"
 ACLS_MAX = 10_000
 CHANGES_AT_ONCE = 1_000
+TOPIC_ACLS = AclFilter(resource_type=ResourceType.TOPIC)
 NO_AUTHORIZER = "this broker has no authorizer (authorizer.class.name), so ACLs have no effect here"
 
 
@@ -159,34 +161,14 @@ def forgotten_acls(link: str) -> Delete:
 
 async def _acls_of(client: BrokerClient) -> list[Acl]:
     """Returns the source's ACLs of topics. Raises ClientFailed, AclsDiffer."""
-    request = DescribeAclsRequest(
-        resource_type_filter=ResourceType.TOPIC,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
-    )
-    answer = await client.call(request, DescribeAclsResponse)
+    answer = await client.call(describe_request(TOPIC_ACLS), DescribeAclsResponse)
     if answer.error_code:
         reason = answer.error_message or ErrorCode.from_wire(answer.error_code).message
         raise AclsDiffer(f"the source's ACLs: {reason}")
     found, pace = list[Acl](), Pace(Turns())
     async for resource in pace.paced(answer.resources):
-        found += [
-            Acl(
-                ResourceType(resource.resource_type),
-                resource.resource_name,
-                PatternType(resource.pattern_type),
-                each.principal,
-                each.host,
-                Operation(each.operation),
-                Permission(each.permission_type),
-            )
-            for each in resource.acls
-        ]
-    return [each for each in found if fault_of_acl(each) is None]
+        found += [each for each in acls_of(resource) if fault_of_acl(each) is None]
+    return found
 
 
 def _parts(acls: Iterable[Acl]) -> list[list[Acl]]:

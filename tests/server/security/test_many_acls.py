@@ -13,8 +13,9 @@ from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsRes
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.error_codes import ErrorCode
 from server.config.authorization_config import AUTHORIZERS
+from server.security.acl_messages import describe_request
 from server.security.acl_store import CHANGES_MAX
-from server.security.acls import Operation, PatternType, Permission, ResourceType
+from server.security.acls import AclFilter, Operation, PatternType, Permission, ResourceType
 from tests.harness.raw_client import RawClient
 from tests.harness.watched_broker import WatchedBroker, watched_broker
 from tests.server.test_large_requests import TURN_SECONDS_MAX
@@ -86,15 +87,7 @@ async def test_they_are_served_in_slices(broker: WatchedBroker) -> None:
 
 
 def all_acls() -> DescribeAclsRequest:
-    return DescribeAclsRequest(
-        resource_type_filter=ResourceType.ANY,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
-    )
+    return describe_request(AclFilter())
 
 
 def deletion(principal: str | None) -> DeleteAclsRequest:
