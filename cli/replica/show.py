@@ -97,9 +97,8 @@ def _print_link(link: Json) -> None:
 
 
 def _print_groups(groups: Json) -> None:
-    synced_ms = groups["synced_ms"]
-    when = "not synced yet" if synced_ms is None else f"last synced {time_text(synced_ms)}"
-    texts = [f"committed offsets of {count_text(groups['groups'], 'group')}", when]
+    offsets = f"committed offsets of {count_text(groups['groups'], 'group')}"
+    texts = [offsets, _synced_text(groups)]
     if groups["with_members"]:
         left = count_text(groups["with_members"], "group")
         texts.append(f"{left} left alone because of members here")
@@ -111,9 +110,12 @@ def _print_groups(groups: Json) -> None:
 
 
 def _print_acls(acls: Json) -> None:
-    synced_ms = acls["synced_ms"]
-    when = "not synced yet" if synced_ms is None else f"last synced {time_text(synced_ms)}"
     created = count_text(acls["acls"], "ACL")
-    typer.echo(f"{created} of the source created here, {when}")
+    typer.echo(f"{created} of the source created here, {_synced_text(acls)}")
     if acls["problem"]:
         typer.echo(f"  {acls['problem']}")
+
+
+def _synced_text(facts: Json) -> str:
+    synced_ms = facts["synced_ms"]
+    return "not synced yet" if synced_ms is None else f"last synced {time_text(synced_ms)}"

@@ -31,6 +31,7 @@ from protocol.messages.offset_commit import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
+from server.coordination.groups.committed_offsets import place_of
 from server.coordination.groups.offset_checks import Claim
 from server.request_context import RequestContext
 from server.runtime.turns import Pace
@@ -145,12 +146,7 @@ def _invalidated(
 ) -> list[_Place]:
     """Returns the places of a link's slots that were invalidated."""
     refused = context.broker.offsets.refused_slots(request.group_id, records.values())
-    return [place for place, each in records.items() if _part(each) in refused]
-
-
-def _part(record: GroupRecord) -> tuple[str, int]:
-    assert isinstance(record.key, OffsetCommitKey)
-    return record.key.topic, record.key.partition
+    return [place for place, each in records.items() if place_of(each) in refused]
 
 
 def _is_too_long(partition: OffsetCommitRequestPartition, context: RequestContext) -> bool:

@@ -179,7 +179,7 @@ class SourceCopier:
         return sum(len(each.records) for each in answers.values())
 
     def _asked(self, asking: Sequence[Mirror]) -> list[Asked]:
-        """Returns from where on to fetch. Who had records longest ago comes first.
+        """Returns from where on to fetch. The one that has waited longest for records comes first.
 
         The source fills its answer in this order, so each gets its turn.
         """

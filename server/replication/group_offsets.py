@@ -22,6 +22,10 @@ from protocol.wire.numbers import Epoch, Offset
 UNKNOWN_EPOCH = Epoch(-1)
 
 
+class GroupRefused(Exception):
+    """The source, or this broker, refuses one group; the message says why."""
+
+
 class Commit(NamedTuple):
     """A committed offset."""
 

@@ -25,10 +25,16 @@ from protocol.wire.numbers import Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
-from server.replication.group_offsets import Commit, Waits, clamped, commit_to_write
-from server.replication.local_groups import HAS_MEMBERS
+from server.replication.group_offsets import (
+    Commit,
+    GroupRefused,
+    Waits,
+    clamped,
+    commit_to_write,
+)
+from server.replication.local_groups import HasMembers
 from server.replication.mirror import Mirror
-from server.replication.source_groups import GroupRefused, committed_by, groups_of
+from server.replication.source_groups import committed_by, groups_of
 from server.replication.state_table import MirrorState
 from server.runtime.tasks import guarded
 from server.runtime.turns import Pace, Turns
@@ -74,7 +80,7 @@ class Here(Protocol):
         """Returns a function that returns what the group has committed. Raises GroupRefused."""
 
     async def commit(self, group: str, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Commit offsets, if the group has no members. Raises GroupRefused."""
+        """Commit offsets. Raises HasMembers if the group has some, GroupRefused."""
 
 
 @dataclass(slots=True)
@@ -235,8 +241,10 @@ class GroupSync:
     ) -> list[str]:
         try:
             await self._write(group, last)
+        except HasMembers:
+            return []
         except GroupRefused as refused:
-            return [f"group {group}: {refused}"] if str(refused) != HAS_MEMBERS else []
+            return [f"group {group}: {refused}"]
         return [
             f"group {group} has committed offset {waiting[each].offset} of {each} at the source, and"
             f" continues here from {commit.offset}"
@@ -259,11 +267,10 @@ class GroupSync:
             try:
                 theirs = await committed_by(client, group, self._is_copied)
                 await self._take(group, theirs, found)
+            except HasMembers:
+                found.with_members += 1
             except GroupRefused as refused:
-                if str(refused) == HAS_MEMBERS:
-                    found.with_members += 1
-                else:
-                    found.problem(group, str(refused))
+                found.problem(group, str(refused))
 
     async def _take(
         self, group: str, theirs: Mapping[TopicPartition, Commit], found: _Round

@@ -15,13 +15,14 @@ from protocol.wire.numbers import Epoch, Offset
 from server.coordination.groups.committed_offsets import CommittedOffsets
 from server.coordination.groups.offset_checks import OUTSIDE
 from server.coordination.groups.offset_commands import OffsetCommands
-from server.replication.group_offsets import Commit
-from server.replication.source_groups import GroupRefused
+from server.replication.group_offsets import Commit, GroupRefused
 from server.runtime.tasks import to_its_end
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread
 
-HAS_MEMBERS = "it has members here, so its offsets here are theirs"
+
+class HasMembers(GroupRefused):
+    """The group has members here, so its offsets here are theirs."""
 
 
 @loop_thread
@@ -49,12 +50,13 @@ class LocalGroups:
         """Commit offsets, all or none, if the group has no members.
 
         Raises:
-            GroupRefused: it has members, or the commit cannot be written.
+            HasMembers: it has members.
+            GroupRefused: the commit cannot be written.
         """
         records = [self._record(group, each, commit) for each, commit in commits.items()]
         error = await to_its_end(self._offsets.commit(group, OUTSIDE, records))
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
-            raise GroupRefused(HAS_MEMBERS)
+            raise HasMembers
         if error is not ErrorCode.NONE:
             raise GroupRefused(error.message)
 

@@ -124,7 +124,7 @@ class Mirror:
         """The last answer that fitted, if it had nothing new."""
         self._judged_ms = 0
         self.turn = 0
-        """Grows each time the source has sent records: who had them longest ago is asked for first."""
+        """Grows each time the source has sent records: the least one is asked for first."""
         self.asks_epoch = True
         """Whether the next fetch says the last epoch. A source that knows no epochs cannot answer it."""
         self.copied_bytes = 0
@@ -194,9 +194,7 @@ class Mirror:
         self._judged_ms = self._now_ms()
         if fetched is self.idle:
             return
-        answer = fetched.answer
-        is_idle = not len(fetched.records) and fetched.is_complete and not answer.error_code
-        is_idle = is_idle and answer.diverging is None
+        is_idle = fetched.has_no_more and fetched.answer.diverging is None
         # Without its records, which are part of the whole answer's frame even if they are empty.
         self.idle = replace(fetched, records=b"") if is_idle else None
 

@@ -74,10 +74,14 @@ class Fetched:
     """The source's epoch just before its high watermark, if no records are left up to there
     (`gap_epoch.py`)."""
 
+    @property
+    def has_no_more(self) -> bool:
+        """Whether the source has no record from where it was asked up to its high watermark."""
+        return self.is_complete and not len(self.records) and not self.answer.error_code
+
     def has_gap_from(self, end: Offset) -> bool:
-        """Returns whether the source has no record from `end` up to its high watermark."""
-        is_empty = self.is_complete and not len(self.records) and not self.answer.error_code
-        return is_empty and self.answer.high_watermark > end
+        """Returns whether the source has no record from `end` up to its high watermark above."""
+        return self.has_no_more and self.answer.high_watermark > end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
-from server.replication.group_offsets import Commit
+from server.replication.group_offsets import Commit, GroupRefused
 from server.replication.slots import ONE_GROUP_UNTIL_FETCH
 from server.runtime.turns import Pace, Turns
 from storage.formats.topic_partition import TopicPartition
@@ -61,10 +61,6 @@ async def committed_by(
             if each.committed_offset >= 0 and not each.error_code and is_wanted(partition):
                 found[partition] = _commit(each)
     return found
-
-
-class GroupRefused(Exception):
-    """The source, or this broker, refuses one group; the message says why."""
 
 
 def _commit(found: OffsetFetchResponsePartition) -> Commit:

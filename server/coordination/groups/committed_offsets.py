@@ -116,10 +116,9 @@ class CommittedOffsets:
         """Hold commits until their transaction ends. They are in the log from `first_offset` on and
         need not be durable yet: the marker that makes them count comes later in the log."""
         for record_offset, record in enumerate(records, first_offset):
-            assert isinstance(record.key, OffsetCommitKey)
             assert isinstance(record.value, OffsetCommitValue)
-            place = (record.key.topic, record.key.partition)
-            self._pending.add(producer_id, place, _committed(record.value, record_offset))
+            committed = _committed(record.value, record_offset)
+            self._pending.add(producer_id, place_of(record), committed)
 
     def pending_places(self, producer_id: int) -> list[Place]:
         """Returns the places whose offsets the end of the producer's transaction may change."""
@@ -195,6 +194,12 @@ def _committed(value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
         topic_id=value.topic_id,
         record_offset=record_offset,
     )
+
+
+def place_of(record: GroupRecord) -> Place:
+    """Returns the topic and partition of a committed offset."""
+    assert isinstance(record.key, OffsetCommitKey)
+    return record.key.topic, record.key.partition
 
 
 def tombstone_batches(group_id: str, places: Iterable[Place]) -> Iterator[tuple[GroupRecord, ...]]:

@@ -24,7 +24,11 @@ from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.coordinator_topic import PreparedBatch, ProducerRefused, RecordsTooLarge
 from server.coordination.groups.classic.group import Group
-from server.coordination.groups.committed_offsets import CommittedOffsets, tombstone_batches
+from server.coordination.groups.committed_offsets import (
+    CommittedOffsets,
+    place_of,
+    tombstone_batches,
+)
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.groups.holds import LINK_GROUP_PREFIX, invalidation
@@ -149,8 +153,7 @@ class OffsetCommands:
         entry = self._table.find(group_id)
         if not isinstance(entry, GroupEntry):
             return set()
-        refused = [each for each in records if self._holds.is_refused(entry, each)]
-        return set(_parts(refused))
+        return {place_of(each) for each in records if self._holds.is_refused(entry, each)}
 
     async def commit_in_transaction(
         self,
@@ -392,7 +395,7 @@ class OffsetCommands:
         """
         held: set[PartitionLog] = set()
         async for index, record in Pace(self._turns).paced(enumerate(records)):
-            place = _place(record)
+            place = place_of(record)
             before = entry.offsets.get(*place)
             entry.offsets.apply((record,), first_offset + index)
             log = self._holds.applied(entry, place, before)
@@ -450,11 +453,6 @@ def _error_code_of(error: StorageError, group_id: str) -> ErrorCode:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     _log.warning("group %r: %s", group_id, error)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def _place(record: GroupRecord) -> tuple[str, int]:
-    assert isinstance(record.key, OffsetCommitKey)
-    return record.key.topic, record.key.partition
 
 
 def _parts(records: Sequence[GroupRecord]) -> Iterator[tuple[str, int]]:

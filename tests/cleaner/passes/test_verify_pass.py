@@ -14,7 +14,7 @@ from cleaner.kernel.kernel import BatchFilter, OffsetMap, map_keys
 from cleaner.passes.mark import Marked
 from cleaner.passes.verify_pass import VerificationFailed, check_account, check_hold, check_part
 from cleaner.rules.record_verdict import Verdict
-from cleaner.rules.step import MapStep, MapTally
+from cleaner.rules.step import GroupAccount, MapStep, MapTally
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Codec, Record, build_batch, read_records
 from protocol.wire.numbers import Offset
@@ -311,9 +311,8 @@ def test_each_window_is_compared_with_its_own_share_of_the_map(
 # -------------------------------------------------------------------- the books
 
 
-def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
-    rows = [log_of_all_kinds().plan().view.segments[0].row]
-    account = BatchFilter(
+def empty_account() -> GroupAccount:
+    return BatchFilter(
         HASH_KEY,
         end_offset=0,
         tail_offset=-1,
@@ -321,6 +320,11 @@ def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
         delete_retention_ms=0,
         decompressed_bytes_max=PLENTY,
     ).account
+
+
+def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
+    rows = [log_of_all_kinds().plan().view.segments[0].row]
+    account = empty_account()
 
     check_account(account, rows, 0)
     with pytest.raises(VerificationFailed, match="1 record read, but 0 kept or dropped"):
@@ -332,14 +336,7 @@ def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
 
 
 def test_a_tombstone_that_was_dropped_although_it_is_held_is_noticed() -> None:
-    account = BatchFilter(
-        HASH_KEY,
-        end_offset=0,
-        tail_offset=-1,
-        now_ms=0,
-        delete_retention_ms=0,
-        decompressed_bytes_max=PLENTY,
-    ).account
+    account = empty_account()
     rows = [SegmentRow(base_offset=Offset(0), file_version=1, end_offset=Offset(9))]
 
     check_hold(account, rows, 0)

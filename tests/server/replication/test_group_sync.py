@@ -25,10 +25,9 @@ from server.client.access import Access
 from server.coordination.groups.committed_offsets import CommittedOffsets
 from server.replication import group_sync
 from server.replication import link as link_module
-from server.replication.group_offsets import Commit
+from server.replication.group_offsets import Commit, GroupRefused
 from server.replication.group_sync import GroupSync
 from server.replication.local_groups import LocalGroups
-from server.replication.source_groups import GroupRefused
 from server.replication.state_table import MirrorState
 from storage.formats.topic_partition import TopicPartition
 from tests.harness.group_requests import AT_ONCE, stabilize
@@ -288,7 +287,7 @@ class Here:
 
 
 @given(turns=st.lists(st.integers(0, 4), min_size=1, max_size=20), commits=st.lists(OFFSETS))
-async def test_no_write_of_a_link_follows_a_promotion_whatever_is_under_way(
+async def test_no_write_of_a_link_follows_a_promotion_that_meets_a_round(
     turns: list[int], commits: list[tuple[int, int]]
 ) -> None:
     here = Here(itertools.cycle(turns))
