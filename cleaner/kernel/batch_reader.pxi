@@ -1,5 +1,5 @@
-# Splits chunks into batches; a part of find_key.pyx and of verify_output.pyx. It shares no code with the
-# kernel's reader (batches.pxi), because it is used to check the kernel's output.
+# Splits chunks into batches; a part of find_key.pyx, log_comparison.pyx and verify_output.pyx. It shares no
+# code with the kernel's reader (batches.pxi), because it is used to check the kernel's output.
 
 
 cdef class BatchReader:

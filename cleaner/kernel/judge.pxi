@@ -1,5 +1,5 @@
-# Judges the records of a batch by the rule of record_verdict.py and the marks; a part of kernel.pyx. A batch that
-# keeps a tombstone for the first time gets its delete horizon when it is written (filter.pxi).
+# Judges the records of a batch by the rule of record_verdict.py and the marks; a part of kernel.pyx. A batch
+# that keeps a tombstone for the first time gets its delete horizon when it is written (filter.pxi).
 
 
 @final

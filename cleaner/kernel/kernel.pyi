@@ -341,7 +341,7 @@ class BatchFilter:
                 allowed if all of the log below it is fed or skipped.
             is_verified: whether the account is complete enough for a verification, and every key is
                 hashed again and compared with its entry.
-            hold_offset: tombstones and markers at and above it stay, whatever their delete horizon.
+            hold_offset: tombstones and markers at and above it stay even after their delete horizon.
 
         Raises:
             ValueError: `hash_key` is not 16 bytes long, or a bound is negative.

@@ -1,4 +1,5 @@
-"""Compares two copies of a log: the last value of each key, or all records, whatever was cleaned where.
+"""Compares two copies of a log: the last value of each key, or all records. The copies may be cleaned at
+different times.
 
 A table has one entry for each key (or for each offset) with the newest record of each side. It holds
 the keys of one range of key hashes; when it is full, the range is halved, and the rest needs another

@@ -77,7 +77,7 @@ class RemotePlan:
     stamp_ms: int
     """New delete horizons count from this wall time."""
     hold_offset: Offset
-    """Tombstones and markers at and above it stay, whatever their delete horizon."""
+    """Tombstones and markers at and above it stay even after their delete horizon."""
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int

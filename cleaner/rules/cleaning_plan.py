@@ -50,7 +50,7 @@ class CleaningPlan:
     stamp_ms: int
     """New delete horizons count from this wall time; equal to `now_ms` unless the clock stepped."""
     hold: Hold = NO_HOLD
-    """Which tombstones and markers stay whatever their delete horizon."""
+    """Which tombstones and markers stay even after their delete horizon."""
 
     @property
     def delete_horizon_ms(self) -> int:

@@ -159,7 +159,7 @@ class Assessment:
     reason: Reason | None
     blocker: Blocker | None
     hold: Hold = NO_HOLD
-    """Which tombstones and markers a pass must keep, whatever their delete horizon."""
+    """Which tombstones and markers a pass must keep even after their delete horizon."""
 
     @property
     def dirty_ratio(self) -> float:

@@ -11,7 +11,7 @@ A tombstone (a key without a value) is dropped after its batch's delete horizon,
 reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
 horizon: the time of the pass plus `delete.retention.ms`. A copy of the log by offsets may lag longer
 than that, so tombstones and markers at or above the hold, the least offset that such a copy still has to
-read, stay whatever their horizon (docs/design/replication.md).
+read, stay even after their delete horizon (docs/design/replication.md).
 
 Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
@@ -178,7 +178,7 @@ class PassBounds:
     """Whether the pass sees the whole log below a marker, so that it knows what is left of the
     transaction."""
     hold_offset: int = INT64_MAX
-    """Tombstones and markers at and above this offset stay, whatever their delete horizon."""
+    """Tombstones and markers at and above this offset stay even after their delete horizon."""
 
     @property
     def new_delete_horizon_ms(self) -> int:

@@ -107,7 +107,7 @@ class PassReport:
     dirty_ratio: float = 0.0
     """The share of dirty bytes when the pass was planned."""
     hold_offset: int = OFFSET_MAX
-    """Tombstones and markers at and above it stayed, whatever their delete horizon."""
+    """Tombstones and markers at and above it stayed even after their delete horizon."""
     held_by: str = ""
     """Who holds them; empty: no one."""
     seconds: float = 0.0

@@ -180,7 +180,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Compare mirrors with their source: the last value of each key, or all records if the topic is not
-    compacted. Whatever each side has compacted meanwhile makes no difference.
+    compacted. Both sides may be compacted meanwhile.
 
     Reads the whole topic at the source and here, and says first how much that is. Exits with 0 if all
     partitions are equal, and with 1 if one is different or unknown.

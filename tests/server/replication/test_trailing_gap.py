@@ -36,7 +36,7 @@ async def with_cleaned_tail(elections: int) -> MirrorWorld:
 
 
 @pytest.mark.parametrize("elections", [0, 1, 3])
-async def test_ends_are_equal_whatever_epochs_the_removed_records_had(
+async def test_ends_are_equal_if_the_removed_records_had_later_epochs(
     elections: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MirrorWorld, "_write", lambda _: None)

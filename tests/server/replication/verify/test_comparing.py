@@ -30,7 +30,7 @@ def copied() -> ComparedLogs:
     return logs
 
 
-async def test_equal_whatever_was_cleaned_where() -> None:
+async def test_copies_that_were_cleaned_at_different_times_are_equal() -> None:
     logs = copied()
     logs.source.clean()
     assert (await logs.verify()).verdict is Verdict.EQUAL
