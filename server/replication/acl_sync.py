@@ -16,6 +16,7 @@ from cleaner.rules.text import count_text
 from protocol.messages.describe_acls import DescribeAclsResponse
 from protocol.wire.error_codes import ErrorCode
 from server.client.broker_client import BrokerClient
+from server.client.errors import ClientFailed
 from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.acl_changes import acl_changes
 from server.runtime.executors import Executor
@@ -32,6 +33,7 @@ from server.security.acls import (
     ResourceType,
     fault_of_acl,
 )
+from storage.files.errors import StorageError
 from storage.threads import loop_thread
 
 LINK_ACLS = "/link-acls/"
@@ -104,18 +106,16 @@ class AclSync:
         return AclFacts(acls=count, synced_ms=self._synced_ms, problem=self._problem)
 
     async def sync(self, client: BrokerClient, topics: Collection[str]) -> None:
-        """Make the ACLs of these mirrors those that the source has. A failure changes nothing here.
+        """Make the ACLs of these mirrors those that the source has.
 
-        Raises:
-            ClientFailed: the source does not answer.
-            StorageError: the metadata store failed.
+        If that fails, `facts` says why, and the link continues with its slots and copies.
         """
         if self._acls is None:
             self._problem = NO_AUTHORIZER
             return
         try:
             await self._follow(self._acls, await _acls_of(client), topics)
-        except AclsDiffer as error:
+        except (AclsDiffer, ClientFailed, StorageError) as error:
             self._problem = str(error)
             return
         self._problem, self._synced_ms = "", self._now_ms()

@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
+from server.client.errors import ClientFailed
 from server.replication import link as link_module
-from server.replication.acl_sync import LINK_ACLS, NO_AUTHORIZER
+from server.replication.acl_sync import LINK_ACLS, NO_AUTHORIZER, AclSync
 from server.security.acls import Acl, Operation, PatternType, ResourceType
+from storage.files.errors import NoSpace
 from tests.harness.authorized_broker import allow, authorizing_broker, deny, set_acls
 from tests.harness.served_broker import ServedBroker, serving_broker
-from tests.server.replication.test_mirroring import LINK, link, status, until, until_equal
+from tests.server.replication.test_mirroring import (
+    LINK,
+    link,
+    status,
+    until,
+    until_equal,
+    until_slot,
+)
 
 EVERYONE = {"super_users": "User:ANONYMOUS"}
 READ = allow(ResourceType.TOPIC, "t", Operation.READ, "User:reader")
@@ -130,3 +139,23 @@ async def test_without_an_authorizer_here_the_link_says_so(tmp_path: Path) -> No
         await until(
             lambda: status(target)["acls_here"]["problem"] == NO_AUTHORIZER, lambda: status(target)
         )
+
+
+@pytest.mark.parametrize(
+    "failure", [ClientFailed("it does not support DescribeAcls"), NoSpace("write", "x", 28, "full")]
+)
+async def test_acls_that_cannot_be_synced_stop_no_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    async with linked(tmp_path) as (source, target):
+        await until_acls(target, READ, NO_WRITE, PREFIXED, LOCAL)
+
+        async def fail(*_: object) -> None:
+            raise failure
+
+        monkeypatch.setattr(AclSync, "_follow", fail)
+        await until(lambda: status(target)["acls_here"]["problem"] != "", lambda: status(target))
+        await source.produce("t")
+        await until_slot(source, source.log("t").log_end_offset)
+        assert status(target)["reason"] == ""
+        assert acls(target) == {READ, NO_WRITE, PREFIXED, LOCAL}
