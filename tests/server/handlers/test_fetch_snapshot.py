@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from protocol.messages.fetch_snapshot import (
 )
 from protocol.wire.error_codes import ErrorCode
 from replog.batches import decode_batches
-from replog.checkpoints import verify_bytes
+from replog.checkpoints import snapshots_in, verify_bytes
 from server.metadata.followers import PIN_SECONDS, Followers
 from server.metadata.store import METADATA_TOPIC, METADATA_TOPIC_ID, Put
 from tests.harness.raw_client import RawClient
@@ -54,6 +54,15 @@ async def leading(
 
 async def put(served: ServedBroker, number: int, value: str = "v") -> None:
     await served.broker.metadata_log.txn((), [Put(key=f"/test/{number}", value=value)])
+
+
+async def put_until(served: ServedBroker, is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Put values until the snapshots, which a thread makes and removes meanwhile, are as wanted."""
+    for number in range(1_000):
+        if await is_so():
+            return
+        await put(served, number % 5, "y" * 40_000)
+    raise AssertionError("not after 40 MB")
 
 
 def fetch(end: int, last_term: int, *, wait_ms: int = 0, **fields: object) -> FetchRequest:
@@ -249,16 +258,23 @@ async def test_a_snapshot_that_is_downloaded_stays_until_a_minute_without_a_requ
         served.broker.metadata_log.pin_snapshots(followers.pinned)
         snapshot = await offered(client)
         first = await got(client, piece(snapshot))
-        for number in range(5):
-            await put(served, number, "y" * 40_000)
-        assert await offered(client) != snapshot, "there is a newer one"
+
+        async def is_superseded() -> bool:
+            return await offered(client) != snapshot
+
+        await put_until(served, is_superseded)
         position = len(bytes(first.unaligned_records or b""))  # type: ignore[arg-type]
         assert (await got(client, piece(snapshot, position))).error_code == 0
         use = served.broker.metadata_log._log.compactor
         assert use.disk_use().total_bytes <= use.bound_bytes()
         now_s = 2 * PIN_SECONDS
-        for number in range(5):
-            await put(served, number, "z" * 40_000)
+
+        async def is_removed() -> bool:
+            # Not by a request, which would begin another minute.
+            kept = snapshots_in([path.name for path in (tmp_path / "metadata").iterdir()])
+            return snapshot.end_offset not in [each.end for each in kept]
+
+        await put_until(served, is_removed)
         part = await got(client, piece(snapshot, position))
         assert part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
 
