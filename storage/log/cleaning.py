@@ -113,23 +113,11 @@ class LogCleaning:
             self._states.load()
             new = self._commit_swap(sources, cleaned, generation, clean_offset)
             self._place(cleaned)
-            with self._states.aborted.changing():
-                replaced = self._list.swap(sources, new, self._commits.clean_offset)
-                self._states.cleaned_up_to(self._swept_offset(sources, clean_offset))
-            for segment in replaced:
+            clean_offset = self._commits.clean_offset
+            for segment in self._list.swap(sources, new, clean_offset):
                 # Its files go with their last reader.
                 segment.files.retire()
-
-    def _swept_offset(self, sources: Sequence[SegmentRow], clean_offset: Offset | None) -> Offset:
-        """Returns the offset below which a swap leaves no record of an aborted transaction.
-
-        A pass swaps in offset order, and only its last group can reach past its end. Markers may go
-        before the clean offset moves, if an earlier pass was interrupted after it had removed their
-        records.
-        """
-        if clean_offset is not None:
-            return clean_offset
-        return max(self._commits.clean_offset, sources[-1].end_offset)
+            self._states.cleaned_up_to(clean_offset)
 
     def _commit_swap(
         self,

@@ -1,13 +1,11 @@
 """Reads from a log: batches at an offset, offsets of timestamps, ends of leader epochs.
 
-A read waits for no lock: appends, swaps and moves of the log start continue beside it. (A read of
-committed records waits for the moment in which a swap changes the lists in memory.) `LogReader` repeats
-what one of them has made invalid, and `storage/segment/reader.py` finds the bytes.
+A read waits for no lock: appends, swaps and moves of the log start continue beside it. `LogReader`
+repeats what one of them has made invalid, and `storage/segment/reader.py` finds the bytes.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -130,15 +128,12 @@ class LogReader:
         """
         while True:
             aborted = self._states.aborted
-            version = aborted.version
-            if version % 2:
-                time.sleep(0)  # A pass commits; it needs the interpreter for a moment.
-                continue
+            forgotten = aborted.forgotten
             region = self._with_segments(find)
             if region is None:
                 return None, ()
             found = aborted.between(offset, region.end_offset)
-            if aborted.version == version:
+            if aborted.forgotten == forgotten:
                 return region, found
             region.release()
 

@@ -22,8 +22,7 @@ import sys
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 from protocol.wire.numbers import Offset, ProducerId
@@ -43,7 +42,7 @@ Row = tuple[ProducerId, Offset, Offset]
 class AbortedTransactions:
     """The aborted transactions of one log. The loop's thread adds; workers forget and encode."""
 
-    __slots__ = ("_first_offsets", "_least", "_lock", "_markers", "_producers", "version")
+    __slots__ = ("_first_offsets", "_least", "_lock", "_markers", "_producers", "forgotten")
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         # Constant after construction
@@ -53,8 +52,8 @@ class AbortedTransactions:
         self._first_offsets = array("q")
         self._markers = array("q")
         self._least = array("q")
-        self.version = 0
-        """Grows whenever rows are removed at the front; odd while segments and rows do not match."""
+        self.forgotten = 0
+        """Grows whenever rows are removed at the front."""
         self.extend(rows)
 
     def __len__(self) -> int:
@@ -103,27 +102,13 @@ class AbortedTransactions:
             )
         return [each for each in found if each[1] < end_offset]
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Within the context, segments are replaced and the rows of what they have lost forgotten.
-
-        A reader that came in between would pair the segments of one side with the rows of the other.
-        """
-        with self._lock:
-            self.version += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.version += 1
-
     def forget_below(self, offset: Offset) -> bool:
         """Forget the transactions with markers below `offset`. Returns whether there were any."""
         with self._lock:
             count = bisect_left(self._markers, offset)
             for column in (self._producers, self._first_offsets, self._markers, self._least):
                 del column[:count]
-            self.version += 2 * (count > 0)
+            self.forgotten += count > 0
         return count > 0
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
