@@ -123,7 +123,7 @@ cdef class Judge:
         if find_row(&self.remaining, header.producer_id) != NULL:
             return KEPT_MARKER
         if header.attributes & ATTRIBUTE_DELETE_HORIZON:
-            if self.now_ms < header.base_timestamp:
+            if self.now_ms < header.base_timestamp or is_dirty(self.transactions, header):
                 return KEPT_MARKER
             return KEPT_HELD if header.last_offset >= self.hold_offset else DROPPED_MARKER
         self.judged.is_idle_marker = self.stamps_markers

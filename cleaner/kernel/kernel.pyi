@@ -336,7 +336,8 @@ class BatchFilter:
             keeps_unkeyed: whether records without a key stay.
             producer_marker_epochs: the epochs of active producers without data batches; of their control
                 batches at least the headers stay.
-            transactions: the outcomes of those in the dirty section; None if nothing was aborted.
+            transactions: the outcomes of those in the dirty section, whose markers all stay; None if it
+                has no special rows.
             stamps_markers: whether a marker without remaining batches gets a delete horizon. Only
                 allowed if all of the log below it is fed or skipped.
             is_verified: whether the account is complete enough for a verification, and every key is

@@ -242,3 +242,8 @@ cdef inline bint is_aborted_batch(
     return transactions is not None and transactions.is_aborted(
         header.producer_id, header.base_offset
     )
+
+
+cdef inline bint is_dirty(Transactions transactions, const batch_header *header) noexcept nogil:
+    """Returns whether a control batch lies in the dirty section, so that readers may still need it."""
+    return transactions is not None and header.last_offset >= transactions.start_offset

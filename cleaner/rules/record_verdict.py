@@ -16,6 +16,9 @@ read, stay even after their delete horizon (docs/design/replication.md).
 Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
 until its own delete horizon, so that a consumer that has read the batches also reads their end.
+In the dirty section it stays in any case. The log names an aborted transaction to its readers until the
+clean offset is past the marker, and a reader that never meets the marker skips what the producer commits
+later. (Only an interrupted pass, or the source of a mirror, leaves a marker with a horizon there.)
 A pass ends before the first transaction that is not decided yet.
 
 What remains of a batch
@@ -74,7 +77,8 @@ class Verdict(enum.Enum):
     DROPPED_ABORTED = "dropped_aborted"
     """Its transaction was aborted."""
     DROPPED_MARKER = "dropped_marker"
-    """The marker of a transaction without remaining batches, after the marker's delete horizon."""
+    """The marker of a transaction without remaining batches, in the clean section and after the marker's
+    delete horizon."""
 
     @property
     def is_kept(self) -> bool:
@@ -160,6 +164,8 @@ class PassBounds:
     |  clean      |  dirty, mapped      |  not mapped         |  uncleanable  |
     """
 
+    start_offset: int = INT64_MAX
+    """Where the dirty section begins; by default there is none."""
     end_offset: int
     """Where the map ends. Batches that reach beyond it are not judged."""
     tail_offset: int
@@ -344,7 +350,8 @@ def _verdict_of_control(
     remaining: AbstractSet[int],
 ) -> Verdict:
     is_due = header.delete_horizon_ms is not None and bounds.now_ms >= header.delete_horizon_ms
-    if is_due and is_marker(records) and header.producer_id not in remaining:
+    is_needed = header.last_offset >= bounds.start_offset or header.producer_id in remaining
+    if is_due and is_marker(records) and not is_needed:
         is_held = header.last_offset >= bounds.hold_offset
         return Verdict.KEPT_HELD if is_held else Verdict.DROPPED_MARKER
     return Verdict.KEPT_MARKER

@@ -184,7 +184,7 @@ def transaction_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
         marker,
         records=draw(st.sampled_from((marker.records, marker.records, ()))),
         producer_epoch=2,
-        delete_horizon_ms=draw(st.sampled_from((None, None, NOW_MS, NOW_MS + 1))),
+        delete_horizon_ms=draw(st.sampled_from((None, NOW_MS, NOW_MS + 1))),
         codec=Codec.NONE,
     )
 
@@ -204,6 +204,7 @@ def passes(draw: st.DrawFn) -> Pass:
     end_offset = draw(st.sampled_from((map_end, known.end_offset)))
     end_offset = min(max(end_offset, start_offset), known.end_offset)
     bounds = PassBounds(
+        start_offset=start_offset,
         end_offset=end_offset,
         tail_offset=draw(st.sampled_from([-1, *last_offsets])),
         now_ms=NOW_MS,

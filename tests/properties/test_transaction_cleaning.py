@@ -1,13 +1,15 @@
-"""Whatever transactions a log has seen, cleaning loses nothing committed and leaves nothing aborted."""
+"""Cleaning loses nothing committed and leaves nothing aborted, also if passes are interrupted."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.compression import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
@@ -47,9 +49,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Passes until nothing is due, after so much time."""
+    """Passes until nothing is due, after so much time; or one pass that stops after some swaps."""
 
     after_ms: int
+    swaps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,9 @@ STEPS = st.one_of(
     ),
     st.just("roll"),
     st.builds(Send, st.sampled_from(PRODUCERS), PAIRS, st.just(Codec.NONE)),
-    st.builds(Clean, st.sampled_from((0, CONFIG.delete_retention_ms))),
+    st.builds(
+        Clean, st.sampled_from((0, CONFIG.delete_retention_ms)), st.sampled_from((None, 1, 2))
+    ),
     st.builds(Reopen, st.booleans()),
 )
 
@@ -112,8 +117,10 @@ class History:
                 self.open.setdefault(producer, []).extend(noted)
             case End(producer, how):
                 self._end(producer, how)
-            case Clean(after_ms):
-                self._clean(after_ms)
+            case Clean(after_ms, swaps):
+                self.log.now_ms += after_ms
+                self.log.roll()
+                self._clean() if swaps is None else self._interrupt_after(swaps)
             case Reopen(is_clean):
                 self.log.reopen(is_clean=is_clean)
             case _:
@@ -146,9 +153,18 @@ class History:
             each.is_committed = how == "commit"
             each.is_undecided = False
 
-    def _clean(self, after_ms: int) -> None:
-        self.log.now_ms += after_ms
-        self.log.roll()
+    def _interrupt_after(self, swaps: int) -> None:
+        """Run one pass, and stop it at its first look after so many swaps."""
+        seen = set[tuple[int, ...]]()
+
+        def has_swapped(_seconds: float) -> bool:
+            seen.add(tuple(each.file_version for each in self.log.log.segments))
+            return len(seen) > swaps
+
+        with suppress(CleaningAborted):
+            self.log.execute(self.log.plan(), stop=has_swapped)
+
+    def _clean(self) -> None:
         clean_offset = -1
         while self.log.log.clean_offset != clean_offset:
             clean_offset = self.log.log.clean_offset
@@ -177,11 +193,13 @@ class History:
         undecided = (each.offset for each in self.sent if each.is_undecided)
         end_offset = min(undecided, default=self.log.log.log_end_offset)
         assert self.log.log.last_stable_offset == end_offset
-        assert committed_offsets(self.log.log, max_bytes=2000) == [
+        expected = [
             each.offset
             for each in self.sent
             if each.is_committed and each.offset in left and each.offset < end_offset
         ]
+        for max_bytes in (2000, 1 << 20):
+            assert committed_offsets(self.log.log, max_bytes=max_bytes) == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -244,9 +262,14 @@ def test_neither_windows_nor_parts_nor_segments_nor_sidecars_change_what_a_pass_
     plain = History(CompactedLog())
     other = History(CompactedLog(config, narrow, sidecars=sidecars))
 
-    for step in [*steps, Clean(0), Clean(CONFIG.delete_retention_ms)]:
+    for step in [*map(uninterrupted, steps), Clean(0), Clean(CONFIG.delete_retention_ms)]:
         plain.do(step)
         other.do(step)
         assert other.log.headers() == plain.log.headers()
         assert other.log.pairs() == plain.log.pairs()
         assert other.log.log.clean_offset == plain.log.log.clean_offset
+
+
+def uninterrupted(step: object) -> object:
+    """Returns the step; a pass goes to its end."""
+    return replace(step, swaps=None) if isinstance(step, Clean) else step

@@ -406,6 +406,16 @@ def test_a_marker_at_or_above_the_hold_outlives_its_horizon() -> None:
     assert (free.fate, free.verdicts) == (Fate.DROPPED, (Verdict.DROPPED_MARKER,))
 
 
+def test_a_marker_in_the_dirty_section_outlives_its_horizon() -> None:
+    marker = with_fields(marker_batch(7, 3, ControlType.ABORT), delete_horizon_ms=NOW_MS)
+
+    dirty = retain(marker, {}, replace(bounds(), start_offset=7))
+    clean = retain(marker, {}, replace(bounds(), start_offset=8))
+
+    assert (dirty.fate, dirty.verdicts) == (Fate.VERBATIM, (Verdict.KEPT_MARKER,))
+    assert (clean.fate, clean.verdicts) == (Fate.DROPPED, (Verdict.DROPPED_MARKER,))
+
+
 def test_a_hold_keeps_no_superseded_tombstone_and_no_aborted_record() -> None:
     bounds_held = replace(
         bounds(),
