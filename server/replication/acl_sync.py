@@ -130,13 +130,13 @@ class AclSync:
             )
         # First what is owned: after a crash what is owned and not here is created or forgotten.
         await self._store_owned(owned | changes.owned)
-        for part in await self._threads.run(_parts, changes.create):
+        for part in await self._threads.run(_parts, changes.create, denials_first=True):
             faults = [
                 each for each in await to_its_end(acls.create(part, pace)) if each is not None
             ]
             if faults:
                 raise AclsDiffer(faults[0].message)
-        for part in await self._threads.run(_parts, changes.delete):
+        for part in await self._threads.run(_parts, changes.delete, denials_first=False):
             await to_its_end(acls.delete([_filter(each) for each in part], pace))
         await self._store_owned(changes.owned)
 
@@ -171,9 +171,10 @@ async def _acls_of(client: BrokerClient) -> list[Acl]:
     return found
 
 
-def _parts(acls: Iterable[Acl]) -> list[list[Acl]]:
-    """Returns the ACLs in parts; what denies comes first."""
-    rest = sorted(acls, key=lambda each: (each.permission, each))
+def _parts(acls: Iterable[Acl], *, denials_first: bool) -> list[list[Acl]]:
+    """Returns the ACLs in parts. Create denials first and delete them last: between two parts nothing
+    may be allowed that both the source and this broker deny."""
+    rest = sorted(acls, key=lambda each: (each.permission, each), reverse=not denials_first)
     return [rest[at : at + CHANGES_AT_ONCE] for at in range(0, len(rest), CHANGES_AT_ONCE)]
 
 

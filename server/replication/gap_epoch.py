@@ -20,10 +20,6 @@ AskEpochEnd = Callable[[Epoch], Awaitable[EpochEnd]]
 """Returns the source's largest epoch up to one, and where it ends; (-1, -1) if it knows none
 (OffsetsForLeaderEpoch)."""
 
-ASK_MAX = 100
-"""The most epochs that one gap is looked for in; a source with more is asked again with the next
-answer."""
-
 
 async def epoch_of_gap(
     ask: AskEpochEnd,
@@ -43,15 +39,19 @@ async def epoch_of_gap(
         None if the source does not know the epoch, for example because the link knows an older one.
     """
     if last_epoch >= 0:
-        found, found_end = await ask(last_epoch)
-        if found == last_epoch and found_end >= end:
+        _, last_end = await ask(last_epoch)
+        if last_end >= end:
             return last_epoch
     epoch, epoch_end = await ask(leader_epoch)
     if epoch < 0 or epoch_end < end:
         return None
-    for _ in range(ASK_MAX):
-        before, before_end = await ask(Epoch(epoch - 1))
-        if before < 0 or before_end < end:
-            return max(epoch, last_epoch)
-        epoch = before
-    return None
+    # Ends grow with epochs: those up to `below` end before `end`, `epoch` does not.
+    below = last_epoch
+    while epoch - below > 1:
+        middle = Epoch((below + epoch) // 2)
+        found, found_end = await ask(middle)
+        if found >= 0 and found_end >= end:
+            epoch = min(found, middle)
+        else:
+            below = middle
+    return max(epoch, last_epoch)

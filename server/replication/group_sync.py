@@ -14,13 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from typing import Protocol
 
-from cleaner.rules.text import count_text
 from protocol.wire.numbers import Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
@@ -32,6 +30,7 @@ from server.replication.group_offsets import (
     clamped,
     commit_to_write,
 )
+from server.replication.group_round import Commits, GroupRound
 from server.replication.local_groups import HasMembers
 from server.replication.mirror import Mirror
 from server.replication.source_groups import committed_by, groups_of
@@ -50,11 +49,9 @@ REST_SHARE = 9
 """A round that takes long is followed by a rest of so many times its duration."""
 LAST_ROUND_SECONDS_MAX = 10.0
 """How long a promotion waits for the source's groups."""
-GROUPS_MAX = 10_000
-WAITING_MAX = 100_000
-"""Commits that are remembered because their records are not here yet."""
-PROBLEMS_MAX = 100
 COMMITS_AT_ONCE = 1_000
+COMMIT_BYTES_AT_ONCE = 1 << 18
+"""The most bytes of metadata in one commit, which is written as one batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,30 +78,6 @@ class Here(Protocol):
 
     async def commit(self, group: str, commits: Mapping[TopicPartition, Commit]) -> None:
         """Commit offsets. Raises HasMembers if the group has some, GroupRefused."""
-
-
-@dataclass(slots=True)
-class _Round:
-    """What one round has found."""
-
-    groups: set[str] = field(default_factory=set)
-    with_members: int = 0
-    problems: dict[str, str] = field(default_factory=dict)
-    waiting: dict[str, dict[TopicPartition, Commit]] = field(default_factory=dict)
-    waiting_count: int = 0
-    is_whole: bool = True
-
-    def keep(self, before: _Round) -> None:
-        """Keep what an earlier round has found of groups that this one did not see."""
-        unseen = before.waiting.keys() - self.groups
-        self.waiting |= {each: before.waiting[each] for each in unseen}
-        self.waiting_count += sum(len(before.waiting[each]) for each in unseen)
-        self.groups |= before.groups
-
-    def problem(self, subject: str, reason: str) -> None:
-        """Note why something was left out, of the first ones."""
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems[subject] = reason
 
 
 @loop_thread
@@ -147,7 +120,7 @@ class GroupSync:
         self._writing = asyncio.Lock()
         """Held while offsets of mirrors are written: a promotion waits for it."""
         # State
-        self._last = _Round()
+        self._last = GroupRound()
         self._synced_ms: int | None = None
 
     def facts(self) -> GroupFacts:
@@ -200,19 +173,27 @@ class GroupSync:
                 self._round_lock.release()
 
     async def _sync(self, follows: Callable[[str], bool]) -> None:
-        found = _Round()
+        found = GroupRound()
+        try:
+            found.is_whole = await self._sync_all(follows, found)
+            if found.is_whole:
+                self._synced_ms = self._now_ms()
+        finally:
+            # Also what a look that ran out of time has seen: it may have set a group back.
+            found.keep(self._last)
+            self._last = found
+
+    async def _sync_all(self, follows: Callable[[str], bool], found: GroupRound) -> bool:
+        """Sync the groups of every broker. Returns whether all brokers have answered."""
+        is_whole = True
         for address in sorted(self._brokers()):
             try:
                 async with connected(address, self._access) as client:
                     await self._sync_of(client, follows, found)
             except ClientFailed as error:
-                found.is_whole = False
+                is_whole = False
                 found.problem(address, str(error))
-        if found.is_whole:
-            self._synced_ms = self._now_ms()
-        else:
-            found.keep(self._last)
-        self._last = found
+        return is_whole
 
     async def settle(self, topic: str, ends: Mapping[TopicPartition, Offset]) -> list[str]:
         """Let the groups continue from the end of a topic that is being promoted, where they wait for
@@ -236,8 +217,8 @@ class GroupSync:
     async def _write_last(
         self,
         group: str,
-        waiting: Mapping[TopicPartition, Commit],
-        last: Mapping[TopicPartition, Commit],
+        waiting: Commits,
+        last: Commits,
     ) -> list[str]:
         try:
             await self._write(group, last)
@@ -253,17 +234,13 @@ class GroupSync:
         ]
 
     async def _sync_of(
-        self, client: BrokerClient, follows: Callable[[str], bool], found: _Round
+        self, client: BrokerClient, follows: Callable[[str], bool], found: GroupRound
     ) -> None:
         """Sync the groups that one broker coordinates."""
         groups = await groups_of(client, follows)
         for group in groups:
-            if len(found.groups) == GROUPS_MAX:
-                found.problem(
-                    "groups", f"more than {count_text(GROUPS_MAX, 'group')}: name fewer by --group"
-                )
+            if not found.begin(group):
                 return
-            found.groups.add(group)
             try:
                 theirs = await committed_by(client, group, self._is_copied)
                 await self._take(group, theirs, found)
@@ -272,9 +249,7 @@ class GroupSync:
             except GroupRefused as refused:
                 found.problem(group, str(refused))
 
-    async def _take(
-        self, group: str, theirs: Mapping[TopicPartition, Commit], found: _Round
-    ) -> None:
+    async def _take(self, group: str, theirs: Commits, found: GroupRound) -> None:
         async with self._writing:
             # A promotion that has begun meanwhile has taken its mirrors out.
             here, pace = self._here.committed(group), Pace(Turns())
@@ -288,20 +263,26 @@ class GroupSync:
                     due[partition] = decided
                 elif decided is Waits.FOR_RECORDS:
                     waiting[partition] = commit
-            self._remember(group, waiting, found)
+            found.answered(group, waiting)
             await self._write(group, due)
 
-    def _remember(self, group: str, waiting: dict[TopicPartition, Commit], found: _Round) -> None:
-        room = WAITING_MAX - found.waiting_count
-        found.waiting_count += len(waiting)
-        if waiting and room >= len(waiting):
-            found.waiting[group] = waiting
-
-    async def _write(self, group: str, commits: Mapping[TopicPartition, Commit]) -> None:
-        rest = iter(commits.items())
-        while part := dict(islice(rest, COMMITS_AT_ONCE)):
+    async def _write(self, group: str, commits: Commits) -> None:
+        for part in _parts(commits):
             await self._here.commit(group, part)
 
     def _is_copied(self, partition: TopicPartition) -> bool:
         mirror = self._mirror(partition)
         return mirror is not None and mirror.state is MirrorState.COPYING
+
+
+def _parts(commits: Commits) -> Iterator[dict[TopicPartition, Commit]]:
+    """Yields commits that fit into one batch each."""
+    part, size = dict[TopicPartition, Commit](), 0
+    for partition, commit in commits.items():
+        size += len(commit.metadata.encode())
+        if part and (len(part) == COMMITS_AT_ONCE or size > COMMIT_BYTES_AT_ONCE):
+            yield part
+            part, size = {}, len(commit.metadata.encode())
+        part[partition] = commit
+    if part:
+        yield part

@@ -190,7 +190,7 @@ class MirrorWriter:
         log, epoch = mirror.log, fetched.gap_epoch
         if epoch is None or not fetched.has_gap_from(log.log_end_offset):
             return
-        if epoch >= log.leader_epoch:
+        if epoch >= log.leader_epoch and mirror.is_asking:
             await self._lead_above(log, epoch)
         if mirror.is_asking:
             end = fetched.answer.high_watermark

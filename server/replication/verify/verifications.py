@@ -88,10 +88,10 @@ class Verifications:
             UnknownLink: it is no mirror.
             LinkRefused: its link does not run, the source does not answer, or too many jobs run.
         """
-        if sum(not job.is_over for job in self._jobs.values()) >= RUNNING_MAX:
-            raise LinkRefused(f"{RUNNING_MAX} comparisons wait already: stop some, or wait")
+        self._check_room()
         link, found = self._replication.sources_of(topic)
         sizes = await sizes_of(source for _, source in found)
+        self._check_room()  # Others may have begun meanwhile.
         job = VerifyJob(
             id=self._next_id,
             link=link,
@@ -126,6 +126,10 @@ class Verifications:
         for job in list(self._jobs.values()):
             self.cancel(job)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _check_room(self) -> None:
+        if sum(not job.is_over for job in self._jobs.values()) >= RUNNING_MAX:
+            raise LinkRefused(f"{RUNNING_MAX} comparisons wait already: stop some, or wait")
 
     def _forget_oldest(self) -> None:
         over = [job.id for job in self._jobs.values() if job.is_over]

@@ -11,7 +11,7 @@ import pytest
 
 from server.client.errors import ClientFailed
 from server.replication import link as link_module
-from server.replication.acl_sync import LINK_ACLS, NO_AUTHORIZER, AclSync
+from server.replication.acl_sync import LINK_ACLS, NO_AUTHORIZER, AclSync, _parts
 from server.security.acls import Acl, Operation, PatternType, ResourceType
 from storage.files.errors import NoSpace
 from tests.harness.authorized_broker import allow, authorizing_broker, deny, set_acls
@@ -159,3 +159,10 @@ async def test_acls_that_cannot_be_synced_stop_no_slot(
         await until_slot(source, source.log("t").log_end_offset)
         assert status(target)["reason"] == ""
         assert acls(target) == {READ, NO_WRITE, PREFIXED, LOCAL}
+
+
+def test_denials_are_created_first_and_removed_last() -> None:
+    together = [READ, NO_WRITE, PREFIXED]
+
+    assert _parts(together, denials_first=True)[0][0] == NO_WRITE
+    assert _parts(together, denials_first=False)[-1][-1] == NO_WRITE

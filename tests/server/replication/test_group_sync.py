@@ -26,6 +26,7 @@ from server.coordination.groups.committed_offsets import CommittedOffsets
 from server.replication import group_sync
 from server.replication import link as link_module
 from server.replication.group_offsets import Commit, GroupRefused
+from server.replication.group_round import GroupRound
 from server.replication.group_sync import GroupSync
 from server.replication.local_groups import LocalGroups
 from server.replication.state_table import MirrorState
@@ -297,7 +298,7 @@ async def test_no_write_of_a_link_follows_a_promotion_that_meets_a_round(
     mirror: Any = SimpleNamespace(state=MirrorState.COPYING, log=log)
     mirrors = dict.fromkeys(partitions, mirror)
     sync = GroupSync(here, Access(), brokers=lambda: (), mirror=mirrors.get, now_ms=lambda: 0)
-    found = group_sync._Round()
+    found = GroupRound()
 
     async def follow() -> None:
         for each in commits:
@@ -317,3 +318,48 @@ async def test_no_write_of_a_link_follows_a_promotion_that_meets_a_round(
     last = theirs[partitions[1]]
     assert last.offset > 10 or here.offsets[partitions[1]] == last
     assert all(commit.offset <= 10 for commit in here.offsets.values())
+
+
+async def test_a_promotion_knows_what_its_unfinished_last_look_has_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, partition = Here(itertools.repeat(0)), TopicPartition("t", 0)
+    log = SimpleNamespace(high_watermark=Offset(10))
+    mirror: Any = SimpleNamespace(state=MirrorState.COPYING, log=log)
+    sync = GroupSync(here, Access(), brokers=lambda: (), mirror=lambda _: mirror, now_ms=lambda: 0)
+    theirs = {"moved back": 12, "not seen again": 13}
+    seen = list(theirs)
+
+    async def look(_follows: object, found: GroupRound) -> bool:
+        for group in seen:
+            assert found.begin(group)
+            commits = {partition: Commit(Offset(theirs[group]), Epoch(0), "")}
+            await sync._take(group, commits, found)
+        if len(seen) == 1:
+            await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(GroupSync, "_sync_all", lambda _, *given: look(*given))
+    monkeypatch.setattr(group_sync, "LAST_ROUND_SECONDS_MAX", 0.01)
+    await sync.sync(lambda _: True)
+    assert sync.facts().waiting == 2
+    seen.pop()
+    theirs["moved back"] = 3
+
+    async with sync.last_round(lambda _: True):
+        told = await sync.settle("t", {partition: Offset(10)})
+
+    assert here.offsets[partition].offset == 10
+    assert [each.split(" has ")[0] for each in told] == ["group not seen again"]
+
+
+def test_commits_are_written_in_parts_of_a_bounded_size() -> None:
+    commits = {
+        TopicPartition("t", number): Commit(Offset(0), Epoch(0), "m" * length)
+        for number, length in enumerate([0] * 2500 + [200_000, 100_000, 300_000, 1])
+    }
+
+    parts = list(group_sync._parts(commits))
+
+    assert [len(part) for part in parts] == [1000, 1000, 501, 1, 1, 1]
+    assert {each: commit for part in parts for each, commit in part.items()} == commits

@@ -65,7 +65,8 @@ async def test_a_mirror_does_not_guess_the_epoch_of_a_gap(monkeypatch: pytest.Mo
     await settled(world)
 
 
-Starts = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), min_size=1, max_size=6)
+STEPS = st.integers(1, 4) | st.integers(1, 1 << 24)
+Starts = st.lists(st.tuples(STEPS, st.integers(0, 5)), min_size=1, max_size=6)
 """Growing epochs as (step from the epoch before, offsets in it)."""
 
 
@@ -83,7 +84,10 @@ async def test_the_epoch_of_a_gap_is_the_one_that_the_source_had_before_its_end(
     last = data.draw(st.sampled_from([Epoch(-1), *known]))
     leader = data.draw(st.sampled_from([epochs.latest, Epoch(epochs.latest + 1), Epoch(-1)]))
 
+    asked_epochs = list[Epoch]()
+
     async def ask(asked: Epoch) -> EpochEnd:
+        asked_epochs.append(asked)
         return epochs.end_offset(asked, Offset(end))
 
     found = await epoch_of_gap(ask, last_epoch=last, leader_epoch=leader, end=Offset(wanted))
@@ -91,3 +95,4 @@ async def test_the_epoch_of_a_gap_is_the_one_that_the_source_had_before_its_end(
         assert leader != epochs.latest or wanted > end
     else:
         assert found == max(epochs.epoch_at(Offset(wanted - 1)), last)
+    assert len(asked_epochs) <= 2 + epoch.bit_length() + 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from protocol.wire.numbers import Offset
-from server.replication.replication import UnknownLink
+from server.replication.replication import LinkRefused, UnknownLink
+from server.replication.verify import verifications
 from server.replication.verify.job import VerifyJob
 from server.replication.verify.verdict import Verdict
 from tests.harness.log_builder import batch_of, run_of
@@ -137,3 +138,25 @@ async def test_a_job_can_be_stopped(tmp_path: Path) -> None:
     assert job.is_over
     assert job.verdict is Verdict.UNKNOWN
     assert job.parts[0].error == "it was cancelled"
+
+
+async def test_comparisons_that_begin_together_stay_within_their_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifications, "RUNNING_MAX", 2)
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t")
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause("dr", is_paused=True)
+        await source.produce("t")
+        begun = await asyncio.gather(
+            *(target.broker.verifications.begin("t", wait_seconds=60) for _ in range(5)),
+            return_exceptions=True,
+        )
+
+    jobs = [each for each in begun if isinstance(each, VerifyJob)]
+    assert len(jobs) == 2
+    refused = [str(each) for each in begun if isinstance(each, LinkRefused)]
+    assert refused == ["2 comparisons wait already: stop some, or wait"] * 3
