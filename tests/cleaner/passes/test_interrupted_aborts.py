@@ -1,6 +1,6 @@
 """Readers of committed records miss nothing while an aborted transaction has a marker without records.
 
-An interrupted pass leaves such a marker above the clean offset, with a delete horizon. A mirror copies one
+An interrupted pass leaves such a marker above the clean offset, with a delete horizon. A mirror copies it
 from a source that has cleaned between two fetches.
 """
 
