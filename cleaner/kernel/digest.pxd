@@ -12,6 +12,7 @@ cdef extern from "digest.h" nogil:
 
     void kp_digest_add(kp_hash128 *sum, kp_hash128 hash)
     kp_hash128 kp_xxh3(const uint8_t *data, size_t size)
+    kp_hash128 kp_xxh3_seeded(const uint8_t *data, size_t size, uint64_t seed)
     kp_hash128 kp_digest_copied(const uint8_t *batch)
     kp_hash128 kp_digest_header(
         const batch_header *header, int32_t record_count, int64_t max_timestamp, int64_t horizon

@@ -54,9 +54,8 @@ def siphash128(hash_key: bytes, data: Buffer) -> bytes:
         ValueError: `hash_key` is not 16 bytes long.
     """
 
-def xxh3_128(data: Buffer) -> int:
-    """Returns XXH3 of `data`, 128 bits, seed 0, used for digests; its low half is the sidecars'
-    checksum."""
+def xxh3_128(data: Buffer, seed: int = 0) -> int:
+    """Returns XXH3 of `data`, 128 bits, used for digests; its low half is the sidecars' checksum."""
 
 class KeyIndexer:
     """Makes a segment's key sidecar from its bytes, block by block, and checks every record."""

@@ -34,6 +34,7 @@ from cleaner.kernel.digest cimport (
     kp_digest_record,
     kp_hash128,
     kp_xxh3,
+    kp_xxh3_seeded,
 )
 from cleaner.kernel.offset_slots cimport (
     KP_PUT_FULL,

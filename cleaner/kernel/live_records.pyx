@@ -5,7 +5,7 @@
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -52,7 +52,7 @@ from protocol.records.record_format cimport (
     write_batch_header,
     write_varint,
 )
-from protocol.records.row_sum cimport kp_row_add, kp_row_free, kp_row_sum
+from protocol.records.row_sum cimport kp_hash128, kp_row_add
 from protocol.wire.errors import CorruptBatch, UnsupportedCodec
 
 
@@ -64,27 +64,42 @@ cdef enum:
     # A batch of the copy is finished when its records have reached this size.
     BATCH_BYTES = 64 << 10
 
+# What a walk over a piece has done.
+cdef struct walked:
+    int64_t consumed_bytes
+    int64_t needed_bytes
+    bint is_end
+
+
 # What a load makes of a record.
-cdef enum kind:
+cdef enum:
     IGNORED
     VALUE
     TOMBSTONE
 
 
-# Reads batches one by one; `LiveRecords` and `RecordSum` take their records.
+# Reads batches one by one; `LiveRecords` and `RecordSum` take their records. A piece is read without the
+# interpreter lock, so that the event loop does not wait for it: only compressed batches, transactions and
+# finished batches of the copy need the lock.
 cdef class Reader:
     cdef int64_t _decompressed_bytes_max
 
-    cdef int take_records(self, const uint8_t *batch, batch_header *header) except -1:
+    cdef int take_records(self, const uint8_t *batch, batch_header *header) except -1 nogil:
         """Read all records of a batch and hand each to `take`."""
-        cdef int codec = header.attributes & ATTRIBUTE_CODEC_MASK
         cdef const uint8_t *packed = batch + BATCH_HEADER_SIZE
         cdef Py_ssize_t size = <Py_ssize_t> (header.size - BATCH_HEADER_SIZE)
-        cdef const uint8_t[::1] plain
         if header.record_count == 0:
             return 0
-        if codec == 0:
+        if header.attributes & ATTRIBUTE_CODEC_MASK == 0:
             return self.take_plain(packed, packed + size, header)
+        with gil:
+            return self.take_compressed(packed, size, header)
+
+    cdef int take_compressed(
+        self, const uint8_t *packed, Py_ssize_t size, batch_header *header
+    ) except -1:
+        cdef int codec = header.attributes & ATTRIBUTE_CODEC_MASK
+        cdef const uint8_t[::1] plain
         if codec > ATTRIBUTE_CODEC_MAX:
             raise UnsupportedCodec(codec)
         plain = memoryview(
@@ -98,47 +113,54 @@ cdef class Reader:
             raise CorruptBatch(f"batch at offset {header.base_offset} has no records")
         return self.take_plain(&plain[0], &plain[0] + plain.shape[0], header)
 
-    cdef int take_plain(self, const uint8_t *at, const uint8_t *end, batch_header *header) except -1:
+    cdef int take_plain(
+        self, const uint8_t *at, const uint8_t *end, batch_header *header
+    ) except -1 nogil:
         cdef record_view record
         cdef int32_t index
         cdef int status
         for index in range(header.record_count):
             status = read_record(&at, end, &record)
             if status != RECORD_OK:
-                raise CorruptBatch(
-                    f"record {index} of the batch at offset {header.base_offset} "
-                    + record_status_text(status).decode()
-                )
+                return bad_record(index, header, status)
             self.take(&record, header)
         return 0
 
-    cdef int take(self, record_view *record, batch_header *header) except -1:
-        raise NotImplementedError
+    cdef int take(self, record_view *record, batch_header *header) except -1 nogil:
+        with gil:
+            raise NotImplementedError
 
 
-cdef int check_batch(const uint8_t *at, batch_header *header, int status) except -1:
+cdef int bad_record(int32_t index, batch_header *header, int status) except -1 nogil:
+    with gil:
+        raise CorruptBatch(
+            f"record {index} of the batch at offset {header.base_offset} "
+            + record_status_text(status).decode()
+        )
+
+
+cdef int check_batch(const uint8_t *at, batch_header *header, int status) except -1 nogil:
     if status != BATCH_OK:
-        raise CorruptBatch(f"no batch after offset {header.last_offset}")
+        with gil:
+            raise CorruptBatch(f"no batch after offset {header.last_offset}")
     if batch_crc(at, header.size) != header.crc:
-        raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
+        with gil:
+            raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
     return 0
 
 
 @cython.final
 cdef class RecordSum(Reader):
-    cdef kp_row_sum _rows
+    cdef kp_hash128 _sum
     cdef readonly int64_t records
 
     def __init__(self, *, int64_t decompressed_bytes_max):
         self._decompressed_bytes_max = decompressed_bytes_max
         self.records = 0
 
-    def __dealloc__(self):
-        kp_row_free(&self._rows)
-
     @property
     def digest(self):
-        return self._rows.sum.low | <object> self._rows.sum.high << 64
+        return self._sum.low | <object> self._sum.high << 64
 
     def feed(self, const uint8_t[::1] batches not None):
         cdef const uint8_t *at
@@ -149,20 +171,20 @@ cdef class RecordSum(Reader):
         header.last_offset = -1
         at = &batches[0]
         end = at + batches.shape[0]
-        while at < end:
-            check_batch(at, &header, read_batch_header(at, end, &header))
-            self.take_records(at, &header)
-            at += header.size
+        with nogil:
+            while at < end:
+                check_batch(at, &header, read_batch_header(at, end, &header))
+                self.take_records(at, &header)
+                at += header.size
 
-    cdef int take(self, record_view *record, batch_header *header) except -1:
+    cdef int take(self, record_view *record, batch_header *header) except -1 nogil:
         cdef int64_t producer_id = NO_PRODUCER
         if header.attributes & ATTRIBUTE_CONTROL or record.key_size < 0:
             return 0
         if header.attributes & ATTRIBUTE_TRANSACTIONAL:
             producer_id = header.producer_id
         self.records += 1
-        if kp_row_add(&self._rows, record, header.base_offset + record.offset_delta, producer_id):
-            raise MemoryError
+        kp_row_add(&self._sum, record, header.base_offset + record.offset_delta, producer_id)
         return 0
 
 
@@ -179,8 +201,9 @@ cdef class LiveRecords(Reader):
         dict _pending        # producer id -> {key: offset}
         Py_ssize_t _pending_count
         set _held            # keys with a record in a transaction that the checkpoint has open
+        bint _has_held
         # State of `copy`
-        kp_row_sum _rows
+        kp_hash128 _sum
         list _finished
         batch_header _batch  # the batch being built; its size counts the bytes
         uint8_t *_built
@@ -193,7 +216,7 @@ cdef class LiveRecords(Reader):
         readonly int64_t next_offset
         readonly int64_t copied
         readonly int32_t last_epoch
-        readonly object last_crc
+        readonly uint32_t last_crc
 
     def __cinit__(
         self,
@@ -233,12 +256,11 @@ cdef class LiveRecords(Reader):
 
     def __dealloc__(self):
         kp_slots_unmap(&self._slots)
-        kp_row_free(&self._rows)
         free(self._built)
 
     @property
     def digest(self):
-        return self._rows.sum.low | <object> self._rows.sum.high << 64
+        return self._sum.low | <object> self._sum.high << 64
 
     def find(self, const uint8_t[::1] piece not None, *, int64_t end_offset, bint in_checkpoint=False):
         self._in_checkpoint = in_checkpoint
@@ -255,43 +277,46 @@ cdef class LiveRecords(Reader):
         return self.take_finished()
 
     cdef object walk(self, const uint8_t[::1] piece, int64_t end_offset):
-        cdef const uint8_t *start
-        cdef const uint8_t *at
-        cdef const uint8_t *end
-        cdef batch_header header
-        cdef int status
-        if piece.shape[0] == 0:
-            return LiveStep(consumed_bytes=0, needed_bytes=0, is_end=False, output=b"")
-        header.last_offset = self.next_offset - 1
-        start = at = &piece[0]
-        end = start + piece.shape[0]
-        while at < end:
-            status = read_batch_header(at, end, &header)
-            if status == BATCH_CUT:
-                return self.step(at - start, header.size, False)
-            if status == BATCH_OK and self.is_past(&header, end_offset):
-                return self.step(at - start, 0, True)
-            if status == BATCH_OK and self.is_before(&header):
-                at += header.size
-                continue
-            check_batch(at, &header, status)
-            self.take_batch(at, &header)
-            at += header.size
-        return self.step(at - start, 0, False)
-
-    cdef object step(self, int64_t consumed, int64_t needed, bint is_end):
+        cdef walked found = walked(0, 0, False)
+        if piece.shape[0] > 0:
+            with nogil:
+                self.walk_batches(&piece[0], piece.shape[0], end_offset, &found)
         return LiveStep(
-            consumed_bytes=consumed,
-            needed_bytes=needed,
-            is_end=is_end,
+            consumed_bytes=found.consumed_bytes,
+            needed_bytes=found.needed_bytes,
+            is_end=found.is_end,
             output=self.take_finished(),
         )
 
-    cdef bint is_before(self, batch_header *header) noexcept:
+    cdef int walk_batches(
+        self, const uint8_t *start, Py_ssize_t size, int64_t end_offset, walked *found
+    ) except -1 nogil:
+        cdef const uint8_t *at = start
+        cdef const uint8_t *end = start + size
+        cdef batch_header header
+        cdef int status
+        header.last_offset = self.next_offset - 1
+        while at < end:
+            found.consumed_bytes = at - start
+            status = read_batch_header(at, end, &header)
+            if status == BATCH_CUT:
+                found.needed_bytes = header.size
+                return 0
+            if status == BATCH_OK and self.is_past(&header, end_offset):
+                found.is_end = True
+                return 0
+            if status != BATCH_OK or not self.is_before(&header):
+                check_batch(at, &header, status)
+                self.take_batch(at, &header)
+            at += header.size
+        found.consumed_bytes = size
+        return 0
+
+    cdef bint is_before(self, batch_header *header) noexcept nogil:
         """Returns whether a batch of the log lies below the part that is read."""
         return not self._in_checkpoint and header.last_offset < self._start_offset
 
-    cdef bint is_past(self, batch_header *header, int64_t end_offset) noexcept:
+    cdef bint is_past(self, batch_header *header, int64_t end_offset) noexcept nogil:
         """Returns whether the log ends before this batch, or there is no room for its keys."""
         if self._in_checkpoint:
             return False
@@ -304,14 +329,14 @@ cdef class LiveRecords(Reader):
         )
         return self.is_full
 
-    cdef int take_batch(self, const uint8_t *batch, batch_header *header) except -1:
+    cdef int take_batch(self, const uint8_t *batch, batch_header *header) except -1 nogil:
         if not self._copies and not self._in_checkpoint:
             self.note_place(header)
         if not (self._copies and header.attributes & ATTRIBUTE_CONTROL):
             self.take_records(batch, header)
         return 0
 
-    cdef int note_place(self, batch_header *header) except -1:
+    cdef int note_place(self, batch_header *header) except -1 nogil:
         if header.base_offset != self.next_offset or (
             header.record_count != header.last_offset - header.base_offset + 1
         ):
@@ -321,13 +346,14 @@ cdef class LiveRecords(Reader):
         self.last_crc = header.crc
         return 0
 
-    cdef int take(self, record_view *record, batch_header *header) except -1:
+    cdef int take(self, record_view *record, batch_header *header) except -1 nogil:
         cdef int64_t offset = header.base_offset + record.offset_delta
         cdef bint in_transaction = False
-        cdef kind its_kind
+        cdef int its_kind
         if header.attributes & ATTRIBUTE_CONTROL:
             if self._has_commits:
-                self.take_control(record, header)
+                with gil:
+                    self.take_control(record, header)
             return 0
         if self._has_commits and header.attributes & ATTRIBUTE_TRANSACTIONAL:
             in_transaction = True
@@ -340,15 +366,17 @@ cdef class LiveRecords(Reader):
             if its_kind == VALUE:
                 self.copy_if_live(record, header, offset, in_transaction)
         elif in_transaction:
-            self.note_pending(record, header, offset)
+            with gil:
+                self.note_pending(record, header, offset)
         elif not self._in_checkpoint:
             self.note(record, offset, its_kind)
-        elif self._held and key_of(record) in self._held:
-            # Else a record of that transaction, which is older, would be copied too.
-            self.put(record.key, record.key_size, 2 * offset)
+        elif self._has_held:
+            self.note_held(record, offset)
         return 0
 
-    cdef kind kind_of(self, record_view *record, int64_t offset, bint in_transaction) except *:
+    cdef int kind_of(
+        self, record_view *record, int64_t offset, bint in_transaction
+    ) except -1 nogil:
         """Returns what a load makes of a record: `OffsetScan.take_record`, or the last of each key."""
         cdef commit_key key
         if record.key_size < 0:
@@ -390,32 +418,45 @@ cdef class LiveRecords(Reader):
         its[key] = offset
         if self._in_checkpoint:
             self._held.add(key)
+            self._has_held = True
         return 0
 
-    cdef int note(self, record_view *record, int64_t offset, kind its_kind) except -1:
-        cdef bytes key
-        cdef dict its
+    cdef int note_held(self, record_view *record, int64_t offset) except -1 nogil:
+        """Note a key that a transaction of the checkpoint has too: its older record would be copied, too."""
+        with gil:
+            if key_of(record) in self._held:
+                self.put(record.key, record.key_size, 2 * offset)
+        return 0
+
+    cdef int note(self, record_view *record, int64_t offset, int its_kind) except -1 nogil:
         self.put(record.key, record.key_size, 2 * offset + (its_kind == TOMBSTONE))
         if its_kind == TOMBSTONE and self._pending_count > 0:
-            key = key_of(record)
-            for its in self._pending.values():
-                self._pending_count -= its.pop(key, None) is not None
+            with gil:
+                self.forget_pending(key_of(record))
         return 0
 
-    cdef int put(self, const uint8_t *key, int32_t size, int64_t place) except -1:
+    cdef int forget_pending(self, bytes key) except -1:
+        cdef dict its
+        for its in self._pending.values():
+            self._pending_count -= its.pop(key, None) is not None
+        return 0
+
+    cdef int put(self, const uint8_t *key, int32_t size, int64_t place) except -1 nogil:
         if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place) == KP_PUT_FULL:
-            raise MemoryError("no slot is left for a key")
+            with gil:
+                raise MemoryError("no slot is left for a key")
         return 0
 
     cdef int copy_if_live(
         self, record_view *record, batch_header *header, int64_t offset, bint in_transaction
-    ) except -1:
+    ) except -1 nogil:
         cdef int64_t place
-        cdef dict its
+        cdef bint is_open = False
         if in_transaction:
-            its = self._pending.get(header.producer_id)
-            if its is not None and its.get(key_of(record)) == offset:
-                return self.write(record, offset, header.producer_id, header.producer_epoch)
+            with gil:
+                is_open = self.is_pending(record, header.producer_id, offset)
+        if is_open:
+            return self.write(record, offset, header.producer_id, header.producer_epoch)
         place = kp_slots_get(
             &self._slots, kp_sip128(&self._key, record.key, record.key_size)
         )
@@ -425,20 +466,27 @@ cdef class LiveRecords(Reader):
             return self.write(record, offset, NO_PRODUCER, -1)
         return 0
 
+    cdef bint is_pending(
+        self, record_view *record, int64_t producer_id, int64_t offset
+    ) except -1:
+        """Returns whether a record is the last of its key in the producer's open transaction."""
+        cdef dict its = self._pending.get(producer_id)
+        return its is not None and its.get(key_of(record)) == offset
+
     # ------------------------------------------------------------------ the copy
 
     cdef int write(
         self, record_view *record, int64_t offset, int64_t producer_id, int16_t producer_epoch
-    ) except -1:
-        if kp_row_add(&self._rows, record, offset, producer_id) != 0:
-            raise MemoryError
+    ) except -1 nogil:
+        kp_row_add(&self._sum, record, offset, producer_id)
         if self._batch.record_count > 0 and (
             self._batch.size >= BATCH_BYTES
             or self._batch.producer_id != producer_id
             or self._batch.producer_epoch != producer_epoch
             or offset - self._batch.base_offset > INT32_MAX
         ):
-            self.finish_batch()
+            with gil:
+                self.finish_batch()
         if self._batch.record_count == 0:
             self.start_batch(offset, producer_id, producer_epoch)
         self.write_record(record, <int32_t> (offset - self._batch.base_offset))
@@ -449,7 +497,7 @@ cdef class LiveRecords(Reader):
 
     cdef int start_batch(
         self, int64_t offset, int64_t producer_id, int16_t producer_epoch
-    ) except -1:
+    ) except -1 nogil:
         self._batch.size = BATCH_HEADER_SIZE
         self._batch.base_offset = offset
         self._batch.base_timestamp = self._batch.max_timestamp = -1
@@ -460,7 +508,7 @@ cdef class LiveRecords(Reader):
         self._batch.attributes = 0 if producer_id == NO_PRODUCER else ATTRIBUTE_TRANSACTIONAL
         return 0
 
-    cdef int write_record(self, record_view *record, int32_t delta) except -1:
+    cdef int write_record(self, record_view *record, int32_t delta) except -1 nogil:
         cdef int32_t value_size = record.value_size
         cdef int32_t length
         cdef uint8_t *at
@@ -483,13 +531,14 @@ cdef class LiveRecords(Reader):
         self._batch.size = at + value_size + 1 - self._built
         return 0
 
-    cdef int reserve(self, size_t size) except -1:
+    cdef int reserve(self, size_t size) except -1 nogil:
         cdef uint8_t *built
         if size <= self._built_size:
             return 0
         built = <uint8_t *> realloc(self._built, 2 * size)
         if built == NULL:
-            raise MemoryError
+            with gil:
+                raise MemoryError
         self._built = built
         self._built_size = 2 * size
         return 0
@@ -513,17 +562,30 @@ cdef bytes key_of(record_view *record):
     return PyBytes_FromStringAndSize(<const char *> record.key, record.key_size)
 
 
-cdef bint is_commit(record_view *record, int64_t offset) except -1:
+cdef bint is_commit(record_view *record, int64_t offset) except -1 nogil:
     """Returns whether the value of a commit can be read: otherwise a load ignores it."""
     cdef commit_value value
     cdef int version = load_int16(record.value) if record.value_size >= 2 else -1
     if version > VALUE_VERSION_MAX:
-        raise UnknownRecord(f"OffsetCommitValue of version {version} at offset {offset}")
+        with gil:
+            raise UnknownRecord(f"OffsetCommitValue of version {version} at offset {offset}")
     if version < 0 or not parse_value(record.value + 2, record.value_size - 2, version, &value):
         return False
-    if value.metadata_size > 0:
+    return is_ascii(value.metadata, value.metadata_size) or is_text(&value)
+
+
+cdef bint is_ascii(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    cdef uint8_t bits = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        bits |= data[i]
+    return bits < 0x80
+
+
+cdef bint is_text(commit_value *value) except -1 nogil:
+    with gil:
         try:
             PyUnicode_DecodeUTF8(<const char *> value.metadata, value.metadata_size, NULL)
         except UnicodeDecodeError:
             return False
-    return True
+        return True

@@ -16,8 +16,8 @@ def siphash128(bytes hash_key not None, const unsigned char[::1] data not None):
     return PyBytes_FromStringAndSize(<const char *>out, 16)
 
 
-def xxh3_128(const unsigned char[::1] data not None):
-    return number_of(kp_xxh3(bytes_of(data), data.shape[0]))
+def xxh3_128(const unsigned char[::1] data not None, uint64_t seed=0):
+    return number_of(kp_xxh3_seeded(bytes_of(data), data.shape[0], seed))
 
 
 cdef object number_of(kp_hash128 hashed):

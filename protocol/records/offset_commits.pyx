@@ -40,7 +40,7 @@ from protocol.records.record_format cimport (
     record_status_text,
     record_view,
 )
-from protocol.records.row_sum cimport kp_row_add, kp_row_free, kp_row_sum
+from protocol.records.row_sum cimport kp_hash128, kp_row_add
 
 cdef enum:
     # A control record's key: version and type (`control_record.py` draws it).
@@ -131,7 +131,7 @@ cdef class OffsetScan:
         int64_t _decompressed_bytes_max
         int64_t _next_offset
         bint _sums
-        kp_row_sum _rows
+        kp_hash128 _sum
         # Cache of the last commit: its names, its transaction and the dictionary of its partitions.
         # Commits come in runs of the same topic.
         bytes _names
@@ -157,15 +157,12 @@ cdef class OffsetScan:
         self._id_bytes = ZERO_UUID.bytes
         self._id = ZERO_UUID
 
-    def __dealloc__(self):
-        kp_row_free(&self._rows)
-
     def sum_records(self, bint sums):
         self._sums = sums
 
     @property
     def digest(self):
-        return self._rows.sum.low | <object> self._rows.sum.high << 64
+        return self._sum.low | <object> self._sum.high << 64
 
     def expect(self, int64_t next_offset):
         self._next_offset = next_offset
@@ -235,8 +232,7 @@ cdef class OffsetScan:
                 self.records_count += 1
                 offset = header.base_offset + record.offset_delta
                 if self._sums and record.key_size >= 0:
-                    if kp_row_add(&self._rows, &record, offset, transaction_of(header)) != 0:
-                        raise MemoryError
+                    kp_row_add(&self._sum, &record, offset, transaction_of(header))
                 self.take_record(&record, offset, transaction_of(header))
         return 0
 

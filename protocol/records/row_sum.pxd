@@ -9,8 +9,5 @@ cdef extern from "row_sum.h" nogil:
     ctypedef struct kp_hash128:
         uint64_t low
         uint64_t high
-    ctypedef struct kp_row_sum:
-        kp_hash128 sum
 
-    int kp_row_add(kp_row_sum *rows, const record_view *record, int64_t offset, int64_t producer_id)
-    void kp_row_free(kp_row_sum *rows)
+    void kp_row_add(kp_hash128 *sum, const record_view *record, int64_t offset, int64_t producer_id)

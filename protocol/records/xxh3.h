@@ -1,4 +1,4 @@
-/* XXH3, 128 bits, seed 0: the hash function of the digests by which a pass verifies its output.
+/* XXH3, 128 bits: the hash function of the digests of passes, tables and coordinators' states.
  *
  * It has five variants, by the size of the input; instead of padding, each of them reads the last bytes
  * twice. The tests compare each with the `xxhash` package.
@@ -64,6 +64,13 @@ static inline uint32_t xxh_load32(const uint8_t *from) {
     return word;
 }
 
+static inline void xxh_store64(uint8_t *to, uint64_t word) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    memcpy(to, &word, sizeof word);
+}
+
 static inline kp_hash128 xxh_multiply(uint64_t a, uint64_t b) {
     unsigned __int128 product = (unsigned __int128)a * b;
     return (kp_hash128){(uint64_t)product, (uint64_t)(product >> 64)};
@@ -90,23 +97,24 @@ static inline uint64_t xxh_secret_pair(size_t at) {
     return xxh_load64(xxh_secret + at) ^ xxh_load64(xxh_secret + at + 8);
 }
 
-static inline kp_hash128 xxh_of_0_to_3(const uint8_t *data, size_t size) {
+static inline kp_hash128 xxh_of_0_to_3(const uint8_t *data, size_t size, uint64_t seed) {
     if (size == 0)
         return (kp_hash128){
-            xxh_avalanche_short(xxh_secret_pair(64)), xxh_avalanche_short(xxh_secret_pair(80))};
+            xxh_avalanche_short(seed ^ xxh_secret_pair(64)),
+            xxh_avalanche_short(seed ^ xxh_secret_pair(80))};
     uint32_t low = ((uint32_t)data[0] << 16) | ((uint32_t)data[size >> 1] << 24) |
                    data[size - 1] | ((uint32_t)size << 8);
     uint32_t swapped = __builtin_bswap32(low);
     uint32_t high = (swapped << 13) | (swapped >> 19);
-    return (kp_hash128){
-        xxh_avalanche_short(low ^ (uint64_t)(xxh_load32(xxh_secret) ^ xxh_load32(xxh_secret + 4))),
-        xxh_avalanche_short(
-            high ^ (uint64_t)(xxh_load32(xxh_secret + 8) ^ xxh_load32(xxh_secret + 12)))};
+    uint64_t low_key = (uint64_t)(xxh_load32(xxh_secret) ^ xxh_load32(xxh_secret + 4)) + seed;
+    uint64_t high_key = (uint64_t)(xxh_load32(xxh_secret + 8) ^ xxh_load32(xxh_secret + 12)) - seed;
+    return (kp_hash128){xxh_avalanche_short(low ^ low_key), xxh_avalanche_short(high ^ high_key)};
 }
 
-static inline kp_hash128 xxh_of_4_to_8(const uint8_t *data, size_t size) {
+static inline kp_hash128 xxh_of_4_to_8(const uint8_t *data, size_t size, uint64_t seed) {
     uint64_t word = xxh_load32(data) + ((uint64_t)xxh_load32(data + size - 4) << 32);
-    kp_hash128 hash = xxh_multiply(word ^ xxh_secret_pair(16), XXH_P64_1 + (size << 2));
+    uint64_t key = xxh_secret_pair(16) + (seed ^ ((uint64_t)__builtin_bswap32((uint32_t)seed) << 32));
+    kp_hash128 hash = xxh_multiply(word ^ key, XXH_P64_1 + (size << 2));
     hash.high += hash.low << 1;
     hash.low ^= hash.high >> 3;
     hash.low = (hash.low ^ (hash.low >> 35)) * UINT64_C(0x9FB21C651E98DF25);
@@ -115,11 +123,11 @@ static inline kp_hash128 xxh_of_4_to_8(const uint8_t *data, size_t size) {
     return hash;
 }
 
-static inline kp_hash128 xxh_of_9_to_16(const uint8_t *data, size_t size) {
+static inline kp_hash128 xxh_of_9_to_16(const uint8_t *data, size_t size, uint64_t seed) {
     uint64_t first = xxh_load64(data), last = xxh_load64(data + size - 8);
-    kp_hash128 mixed = xxh_multiply(first ^ last ^ xxh_secret_pair(32), XXH_P64_1), hash;
+    kp_hash128 mixed = xxh_multiply(first ^ last ^ (xxh_secret_pair(32) - seed), XXH_P64_1), hash;
     mixed.low += (uint64_t)(size - 1) << 54;
-    last ^= xxh_secret_pair(48);
+    last ^= xxh_secret_pair(48) + seed;
     mixed.high += last + (last & UINT32_MAX) * (XXH_P32_2 - 1);
     mixed.low ^= __builtin_bswap64(mixed.high);
     hash = xxh_multiply(mixed.low, XXH_P64_2);
@@ -127,42 +135,46 @@ static inline kp_hash128 xxh_of_9_to_16(const uint8_t *data, size_t size) {
     return (kp_hash128){xxh_avalanche(hash.low), xxh_avalanche(hash.high)};
 }
 
-static inline uint64_t xxh_mix16(const uint8_t *data, const uint8_t *secret) {
+static inline uint64_t xxh_mix16(const uint8_t *data, const uint8_t *secret, uint64_t seed) {
     return xxh_fold(
-        xxh_load64(data) ^ xxh_load64(secret), xxh_load64(data + 8) ^ xxh_load64(secret + 8));
+        xxh_load64(data) ^ (xxh_load64(secret) + seed),
+        xxh_load64(data + 8) ^ (xxh_load64(secret + 8) - seed));
 }
 
 static inline void xxh_mix32(
-    kp_hash128 *sum, const uint8_t *left, const uint8_t *right, const uint8_t *secret) {
-    sum->low += xxh_mix16(left, secret);
+    kp_hash128 *sum,
+    const uint8_t *left,
+    const uint8_t *right,
+    const uint8_t *secret,
+    uint64_t seed) {
+    sum->low += xxh_mix16(left, secret, seed);
     sum->low ^= xxh_load64(right) + xxh_load64(right + 8);
-    sum->high += xxh_mix16(right, secret + 16);
+    sum->high += xxh_mix16(right, secret + 16, seed);
     sum->high ^= xxh_load64(left) + xxh_load64(left + 8);
 }
 
-static inline kp_hash128 xxh_finish(kp_hash128 sum, size_t size) {
-    return (kp_hash128){
-        xxh_avalanche(sum.low + sum.high),
-        0 - xxh_avalanche(sum.low * XXH_P64_1 + sum.high * XXH_P64_4 + size * XXH_P64_2)};
+static inline kp_hash128 xxh_finish(kp_hash128 sum, size_t size, uint64_t seed) {
+    uint64_t high = sum.low * XXH_P64_1 + sum.high * XXH_P64_4 + (size - seed) * XXH_P64_2;
+    return (kp_hash128){xxh_avalanche(sum.low + sum.high), 0 - xxh_avalanche(high)};
 }
 
-static inline kp_hash128 xxh_of_17_to_128(const uint8_t *data, size_t size) {
+static inline kp_hash128 xxh_of_17_to_128(const uint8_t *data, size_t size, uint64_t seed) {
     kp_hash128 sum = {size * XXH_P64_1, 0};
     for (size_t i = (size - 1) / 32 + 1; i-- > 0;)
-        xxh_mix32(&sum, data + 16 * i, data + size - 16 * (i + 1), xxh_secret + 32 * i);
-    return xxh_finish(sum, size);
+        xxh_mix32(&sum, data + 16 * i, data + size - 16 * (i + 1), xxh_secret + 32 * i, seed);
+    return xxh_finish(sum, size, seed);
 }
 
-static inline kp_hash128 xxh_of_129_to_240(const uint8_t *data, size_t size) {
+static inline kp_hash128 xxh_of_129_to_240(const uint8_t *data, size_t size, uint64_t seed) {
+    const uint8_t *last = data + size - 16;
     kp_hash128 sum = {size * XXH_P64_1, 0};
     for (size_t i = 0; i < 128; i += 32)
-        xxh_mix32(&sum, data + i, data + i + 16, xxh_secret + i);
+        xxh_mix32(&sum, data + i, data + i + 16, xxh_secret + i, seed);
     sum = (kp_hash128){xxh_avalanche(sum.low), xxh_avalanche(sum.high)};
     for (size_t i = 128; i + 32 <= size; i += 32)
-        xxh_mix32(&sum, data + i, data + i + 16, xxh_secret + 3 + i - 128);
-    xxh_mix32(
-        &sum, data + size - 16, data + size - 32, xxh_secret + XXH_SECRET_BYTES_MIN - 17 - 16);
-    return xxh_finish(sum, size);
+        xxh_mix32(&sum, data + i, data + i + 16, xxh_secret + 3 + i - 128, seed);
+    xxh_mix32(&sum, last, last - 16, xxh_secret + XXH_SECRET_BYTES_MIN - 17 - 16, 0 - seed);
+    return xxh_finish(sum, size, seed);
 }
 
 static inline void xxh_add_stripe(uint64_t sums[8], const uint8_t *data, const uint8_t *secret) {
@@ -180,32 +192,47 @@ static inline uint64_t xxh_merge(const uint64_t sums[8], const uint8_t *secret, 
     return xxh_avalanche(start);
 }
 
-static kp_hash128 xxh_of_241_or_more(const uint8_t *data, size_t size) {
+static kp_hash128 xxh_of_241_or_more(const uint8_t *data, size_t size, const uint8_t *secret) {
     uint64_t sums[8] = {XXH_P32_3, XXH_P64_1, XXH_P64_2, XXH_P64_3,
                         XXH_P64_4, XXH_P32_2, XXH_P64_5, XXH_P32_1};
     const uint8_t *at = data, *end = data + size;
-    const uint8_t *secret_end = xxh_secret + XXH_SECRET_BYTES - XXH_STRIPE_BYTES;
+    const uint8_t *secret_end = secret + XXH_SECRET_BYTES - XXH_STRIPE_BYTES;
     for (; end - at > XXH_BLOCK_BYTES; at += XXH_BLOCK_BYTES) {
         for (size_t i = 0; i < XXH_BLOCK_STRIPES; i++)
-            xxh_add_stripe(sums, at + i * XXH_STRIPE_BYTES, xxh_secret + 8 * i);
+            xxh_add_stripe(sums, at + i * XXH_STRIPE_BYTES, secret + 8 * i);
         for (size_t i = 0; i < 8; i++)
             sums[i] = (sums[i] ^ (sums[i] >> 47) ^ xxh_load64(secret_end + 8 * i)) * XXH_P32_1;
     }
     for (size_t i = 0; i < (size_t)(end - at - 1) / XXH_STRIPE_BYTES; i++)
-        xxh_add_stripe(sums, at + i * XXH_STRIPE_BYTES, xxh_secret + 8 * i);
+        xxh_add_stripe(sums, at + i * XXH_STRIPE_BYTES, secret + 8 * i);
     xxh_add_stripe(sums, end - XXH_STRIPE_BYTES, secret_end - 7);
     return (kp_hash128){
-        xxh_merge(sums, xxh_secret + 11, size * XXH_P64_1),
+        xxh_merge(sums, secret + 11, size * XXH_P64_1),
         xxh_merge(sums, secret_end - 11, ~(size * XXH_P64_2))};
 }
 
+/* Returns the hash of a long input with a secret that is derived from the seed. */
+static inline kp_hash128 xxh_of_long_seeded(const uint8_t *data, size_t size, uint64_t seed) {
+    uint8_t secret[XXH_SECRET_BYTES];
+    for (size_t i = 0; i < XXH_SECRET_BYTES; i += 16) {
+        xxh_store64(secret + i, xxh_load64(xxh_secret + i) + seed);
+        xxh_store64(secret + i + 8, xxh_load64(xxh_secret + i + 8) - seed);
+    }
+    return xxh_of_241_or_more(data, size, secret);
+}
+
+static inline kp_hash128 kp_xxh3_seeded(const uint8_t *data, size_t size, uint64_t seed) {
+    if (size <= 3) return xxh_of_0_to_3(data, size, seed);
+    if (size <= 8) return xxh_of_4_to_8(data, size, seed);
+    if (size <= 16) return xxh_of_9_to_16(data, size, seed);
+    if (size <= 128) return xxh_of_17_to_128(data, size, seed);
+    if (size <= 240) return xxh_of_129_to_240(data, size, seed);
+    if (seed == 0) return xxh_of_241_or_more(data, size, xxh_secret);
+    return xxh_of_long_seeded(data, size, seed);
+}
+
 static inline kp_hash128 kp_xxh3(const uint8_t *data, size_t size) {
-    if (size <= 3) return xxh_of_0_to_3(data, size);
-    if (size <= 8) return xxh_of_4_to_8(data, size);
-    if (size <= 16) return xxh_of_9_to_16(data, size);
-    if (size <= 128) return xxh_of_17_to_128(data, size);
-    if (size <= 240) return xxh_of_129_to_240(data, size);
-    return xxh_of_241_or_more(data, size);
+    return kp_xxh3_seeded(data, size, 0);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
     file    := header | batch* | footer
 
-    header  :=  magic: byte[4] = "KCCP" | format: uint16 = 1 | header_size: uint16 = 56
+    header  :=  magic: byte[4] = "KCCP" | format: uint16 = 2 | header_size: uint16 = 56
                 | topic_id: byte[16] | partition: int32 | start_offset: int64 | end_offset: int64
                 | last_epoch: int32 | last_crc: uint32 | crc32c of the bytes before: uint32
     batch   :=  a record batch, uncompressed, with the offsets that its records have in the log
@@ -12,10 +12,13 @@ All big-endian. It holds the state that the log's records from `start_offset` (t
 `end_offset` add up to. `last_epoch` and `last_crc` are the leader epoch and the CRC of the batch that
 ended there. Batches are in offset order and have 64 KiB or more, except where the producer changes; a
 batch has a producer only if its transaction was open at the end. Their leader epochs, timestamps and
-sequences are -1. `digest` is the set digest of the records (`protocol/records/row_sum.h`).
+sequences are -1. `digest` is the sum of the records' hashes (`protocol/records/row_sum.h`).
 
 The format says which records a load counts, too: it is raised when that changes, and a reader ignores
 every format but its own.
+
+    format 2    a digest that hashes keys and values where they are
+    format 1    the first
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.files.files import Buffer
 
 MAGIC = b"KCCP"
-FORMAT = 1
+FORMAT = 2
 DIGEST_BYTES = 16
 
 _HEADER = struct.Struct(
@@ -104,6 +107,8 @@ def decode_header(data: Buffer, path: str) -> CheckpointHeader:
         raise FormatFromTheFuture(path, format_, FORMAT)
     if magic != MAGIC or crc != crc32c(data[: _HEADER.size]) or size != HEADER_BYTES:
         raise DamagedFile(path, "its header is damaged, or it is not a checkpoint")
+    if format_ < FORMAT:
+        raise DamagedFile(path, f"an earlier release wrote it, in format {format_}")
     partition, start_offset, end_offset, last_epoch, last_crc = rest
     return CheckpointHeader(
         topic_id=uuid.UUID(bytes=topic_id),

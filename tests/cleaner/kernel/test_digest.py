@@ -26,3 +26,6 @@ def test_the_hash_is_xxh3(sizes: range | tuple[int, ...]) -> None:
     for size in sizes:
         data = os.urandom(size)
         assert xxh3_128(data) == xxhash.xxh3_128_intdigest(data), data.hex()
+        for seed in (1, (1 << 64) - 1, int.from_bytes(os.urandom(8), "big")):
+            expected = xxhash.xxh3_128_intdigest(data, seed=seed)
+            assert xxh3_128(data, seed) == expected, (data.hex(), seed)

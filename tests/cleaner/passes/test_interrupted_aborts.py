@@ -1,7 +1,7 @@
 """Readers of committed records miss nothing while an aborted transaction has a marker without records.
 
-An interrupted pass leaves such a marker above the clean offset, with a delete horizon. A mirror copies it
-from a source that has cleaned between two fetches.
+An interrupted pass leaves such a marker above the clean offset, with a delete horizon. A mirror copies
+one from a source that has cleaned between two fetches.
 """
 
 from __future__ import annotations

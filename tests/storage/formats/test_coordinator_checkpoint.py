@@ -32,7 +32,7 @@ HEADER = CheckpointHeader(
 def test_a_header_is_drawn_byte_by_byte() -> None:
     body = (
         b"KCCP"
-        + (1).to_bytes(2, "big")
+        + (2).to_bytes(2, "big")
         + (56).to_bytes(2, "big")
         + uuid.UUID(int=7).bytes
         + (3).to_bytes(4, "big")
@@ -61,10 +61,18 @@ def test_a_changed_byte_of_a_header_is_damage(at: int) -> None:
 
 def test_a_later_format_is_refused_as_such() -> None:
     data = bytearray(encode_header(HEADER))
-    data[5] = 2
+    data[5] = 3
 
-    with pytest.raises(FormatFromTheFuture, match="its format is 2"):
+    with pytest.raises(FormatFromTheFuture, match="its format is 3"):
         decode_header(bytes(data), "x")
+
+
+def test_an_earlier_format_does_not_count() -> None:
+    body = bytearray(encode_header(HEADER)[:-4])
+    body[5] = 1
+
+    with pytest.raises(DamagedFile, match="an earlier release wrote it, in format 1"):
+        decode_header(bytes(body) + crc32c(bytes(body)).to_bytes(4, "big"), "x")
 
 
 def test_a_footer_has_the_count_the_digest_and_the_checksum() -> None:
