@@ -109,6 +109,8 @@ def _collect_links(links: Mapping[str, LinkFacts]) -> Iterator[Family]:
         (broker_names.MIRROR_FAILED_ATTEMPTS, lambda link: link.failed_attempts_total),
         (broker_names.MIRROR_CUT, lambda link: link.cut_offsets_total),
         (broker_names.MIRROR_SKIPPED, lambda link: link.skipped_offsets_total),
+        (broker_names.MIRROR_RESYNCS_STARTED, lambda link: link.resyncs_started_total),
+        (broker_names.MIRROR_RESYNCS_COMPLETED, lambda link: link.resyncs_completed_total),
     ]
     for metric, total_of in totals:
         yield counter(metric, [((name,), total_of(each)) for name, each in rows])

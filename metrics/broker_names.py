@@ -120,6 +120,16 @@ MIRROR_SKIPPED = Metric.counter(
     "Offsets that the source deleted before they were copied.",
     "link",
 )
+MIRROR_RESYNCS_STARTED = Metric.counter(
+    "kompakt_mirror_resyncs_started_total",
+    "Partitions that began to be copied once more, beside their logs.",
+    "link",
+)
+MIRROR_RESYNCS_COMPLETED = Metric.counter(
+    "kompakt_mirror_resyncs_completed_total",
+    "New copies of partitions that took the place of their logs.",
+    "link",
+)
 
 # The disk.
 DISK_READ = Metric.gauge(

@@ -209,6 +209,8 @@ class LinkFacts:
     failed_attempts_total: int
     cut_offsets_total: int
     skipped_offsets_total: int
+    resyncs_started_total: int
+    resyncs_completed_total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

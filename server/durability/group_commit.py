@@ -51,6 +51,7 @@ class GroupCommit:
         "_is_listening",
         "_is_started",
         "_probe",
+        "_resting",
         "_round_start_s",
         "_sync_rounds",
         "_waiting",
@@ -83,6 +84,8 @@ class GroupCommit:
         self._is_started = True
         self._is_listening = False
         self._idle: asyncio.Future[None] | None = None
+        # Wait for the end of the scheduled round.
+        self._resting: list[asyncio.Future[None]] = []
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
@@ -121,6 +124,22 @@ class GroupCommit:
         else:
             self._waiting.setdefault(log, []).append((offset, future))
         return future
+
+    async def rest(self, log: PartitionLog) -> None:
+        """Sync everything in `log`, and wait until no round has it any more: a truncation or a swap must
+        not meet a sync. Nothing may be appended meanwhile.
+
+        A failed sync takes the log offline, as always; nothing is raised.
+        """
+        if log.offline_reason is None:
+            self._sync(log)
+        # A round that runs may have the log, and the next one has it.
+        for _ in range(2):
+            if self._round_start_s is None:
+                return
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._resting.append(future)
+            await future
 
     def start_round_now(self) -> None:
         """Start the scheduled round now, because a request waits for it.
@@ -239,6 +258,10 @@ class GroupCommit:
                 self._advance(synced.log, synced.end_offset)
         for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
             self.abandon(log)
+        resting, self._resting = self._resting, []
+        for future in resting:
+            if not future.done():
+                future.set_result(None)
         if not goes_on and self._idle is not None:
             self._idle.set_result(None)
 

@@ -44,6 +44,7 @@ from server.replication.requests import (
     offsets_request,
 )
 from server.replication.state_table import Action, Guard
+from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import check_run
@@ -151,6 +152,7 @@ class SourceCopier:
     async def _round(self, client: BrokerClient, asking: Sequence[Mirror]) -> int:
         """Ask once, and write what comes. Returns the bytes of its batches."""
         mirrors = {mirror.log.topic_partition: mirror for mirror in asking}
+        targets = {partition: mirror.target for partition, mirror in mirrors.items()}
         asked = self._asked(asking)
         if not asked:
             await asyncio.sleep(IDLE_SECONDS)
@@ -170,7 +172,9 @@ class SourceCopier:
         pace = Pace(self._turns)
         async for partition, fetched in pace.paced(answers.items()):
             ask = partial(_source_epoch_end, client, partition)
-            await self.take(mirrors[partition], fetched, ask)
+            target = targets[partition]
+            assert target is not None, "it was asked for"
+            await self.take(mirrors[partition], target, fetched, ask)
         self._is_idle = len(asked) == len(self._led()) and all(
             mirrors[partition].repeats(fetched) for partition, fetched in answers.items()
         )
@@ -189,10 +193,11 @@ class SourceCopier:
             if topic_id is None:
                 mirror.answered(self._judge.judge(mirror, SourceAnswer()))
                 continue
-            log = mirror.log
+            assert mirror.target is not None, "it asks"
+            log = mirror.target.log
             asked.append(
                 Asked(
-                    partition=log.topic_partition,
+                    partition=mirror.log.topic_partition,
                     topic_id=topic_id,
                     end=log.log_end_offset,
                     last_epoch=log.epochs.latest if mirror.asks_epoch else NO_EPOCH,
@@ -230,23 +235,30 @@ class SourceCopier:
             for partition in outside
         }
 
-    async def take(self, mirror: Mirror, fetched: Fetched, ask: AskEpochEnd) -> None:
-        """Do what an answer about one partition asks for; `ask` asks the source where an epoch ends."""
-        if not mirror.is_asking:
-            return  # It was paused or promoted meanwhile.
+    async def take(
+        self, mirror: Mirror, target: Target, fetched: Fetched, ask: AskEpochEnd
+    ) -> None:
+        """Do what an answer about one partition asks for.
+
+        Args:
+            target: the log that was asked for.
+            ask: asks the source where an epoch ends.
+        """
+        if not mirror.asks_for(target):
+            return  # It was paused or promoted meanwhile, or a resync has begun or ended.
         answer = fetched.answer
         if mirror.is_level_as_before(fetched):
-            mirror.noted(answer)
+            mirror.noted(answer, target)
             return
         if len(fetched.records) and not self._judge.may_have_gaps():
-            answer = replace(answer, first_gap=_first_gap(mirror, memoryview(fetched.records)))
+            answer = replace(answer, first_gap=_first_gap(target, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
         before = mirror.state
         action = mirror.answered(verdict)
         if mirror.state is not before and verdict.reason:
             _log.warning("%s is %s: %s", mirror.log.topic_partition, mirror.state, verdict.reason)
         if answer.high_watermark >= 0:
-            mirror.source_end = answer.high_watermark
+            mirror.source_end = target.source_end = answer.high_watermark
         if action is Action.APPEND and answer.error_code:
             # The source has forgotten its epochs with its records: it cannot compare.
             mirror.asks_epoch = False
@@ -255,21 +267,32 @@ class SourceCopier:
             if len(fetched.records):
                 self._turn += 1
                 mirror.turn, mirror.asks_epoch = self._turn, True
-            elif fetched.has_gap_from(mirror.log.log_end_offset):
-                epoch = await self._epoch_of_gap(mirror, answer.high_watermark, ask)
+            elif fetched.has_gap_from(target.log.log_end_offset):
+                epoch = await self._epoch_of_gap(mirror, target, ask)
                 fetched = replace(fetched, gap_epoch=epoch)
-            await self._writer.append(mirror, fetched)
+            await self._writer.append(mirror, target, fetched)
         elif action is Action.CUT:
             await self._writer.cut(mirror, verdict)
-        elif action is Action.SKIP:
-            await self._writer.skip(mirror, verdict)
+        else:
+            await self._begin_again_or_skip(mirror, action, verdict)
+        if mirror.has_complete_copy:
+            await self._writer.swap(mirror)
 
-    async def _epoch_of_gap(self, mirror: Mirror, end: Offset, ask: AskEpochEnd) -> Epoch | None:
+    async def _begin_again_or_skip(self, mirror: Mirror, action: Action, verdict: Verdict) -> None:
+        if action is Action.BEGIN:
+            await self._writer.begin_copy(mirror)
+        elif action is Action.SKIP and mirror.resync is None:
+            await self._writer.skip(mirror, verdict)
+        elif action is Action.SKIP:
+            assert verdict.offset is not None, "the verdict of a skip has its offset"
+            await self._writer.begin_copy(mirror, verdict.offset)
+
+    async def _epoch_of_gap(self, mirror: Mirror, target: Target, ask: AskEpochEnd) -> Epoch | None:
         return await epoch_of_gap(
             ask,
-            last_epoch=mirror.place.last_epoch,
+            last_epoch=target.place.last_epoch,
             leader_epoch=self._judge.source_epoch(mirror),
-            end=end,
+            end=target.source_end,
         )
 
 
@@ -280,8 +303,8 @@ async def _source_epoch_end(
     return epoch_answer(await client.call(request, OffsetForLeaderEpochResponse))
 
 
-def _first_gap(mirror: Mirror, records: memoryview) -> Offset | None:
-    """Returns the first offset from the mirror's end on that an answer skips; None if it skips none."""
-    place, size = mirror.place, len(records)
+def _first_gap(target: Target, records: memoryview) -> Offset | None:
+    """Returns the first offset from the log's end on that an answer skips; None if it skips none."""
+    place, size = target.place, len(records)
     run = check_run(records, end=place.end, last_epoch=place.last_epoch, size_max=size)
     return run.first_gap

@@ -24,7 +24,14 @@ from server.replication.state_table import Guard
 from storage.state.leader_epochs import EpochEnd
 
 UNKNOWN = Offset(-1)
-ADVICE = "promote the mirror to keep it; to copy once more, delete it then and resume its link"
+CREATE_AGAIN = (
+    "promote the mirror to keep it; to copy once more, delete it then and resume its link"
+)
+RESYNC = "kompakt replica resync copies it once more, or promote the mirror to keep it"
+PUT_ASIDE = (
+    "kompakt replica resync --put-aside copies it once more and keeps this log beside the copy, or"
+    " promote the mirror to keep it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +100,7 @@ def judge(
         return _final(
             Guard.OTHER_TOPIC,
             "the source's topic was deleted and created again, so its records are not those of this"
-            f" mirror: {ADVICE}",
+            f" mirror: {CREATE_AGAIN}",
         )
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.start >= 0:
         return _out_of_range(answer, place, topic)
@@ -118,14 +125,14 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
         return _final(
             Guard.SOURCE_LOST,
             f"the source knows no epoch {place.last_epoch}, that of the last record here: it is not the"
-            f" log that was copied, perhaps an older backup of it: {ADVICE}",
+            f" log that was copied, perhaps an older backup of it: {PUT_ASIDE}",
         )
     gone = f"the source's log starts at {answer.start}, the records from {place.end} on are gone"
     if topic.deletes:
         return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
-    return _final(
-        Guard.RECORDS_GONE,
-        f"{gone}, though its topic is only compacted, so an operator has deleted them there: {ADVICE}",
+    reason = f"{gone}, though its topic is only compacted, so an operator has deleted them there"
+    return Verdict(
+        guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start
     )
 
 
@@ -143,7 +150,7 @@ def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Ver
         cleaned = place.cut_offset_min
         return _final(
             Guard.DIVERGES_IN_CLEAN,
-            f"{where} and is compacted up to {cleaned}, so a cut would lose keys: {ADVICE}",
+            f"{where} and is compacted up to {cleaned}, so a cut would lose keys: {RESYNC}",
         )
     return Verdict(guard=Guard.DIVERGES, reason=where, offset=offset)
 
@@ -152,7 +159,7 @@ def _lost(high_watermark: Offset, end: Offset) -> Verdict:
     return _final(
         Guard.SOURCE_LOST,
         f"the source's log ends at {high_watermark}, this one at {end}: the source has lost records that"
-        f" are here: {ADVICE}",
+        f" are here: {PUT_ASIDE}",
     )
 
 

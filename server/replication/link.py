@@ -37,10 +37,12 @@ from server.replication.local_groups import LocalGroups
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
-from server.replication.slot_content import safe_ms_of
+from server.replication.resync import refusal_of_resync
+from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
 from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
-from server.replication.state_table import Event, Guard
+from server.replication.state_table import Event, Guard, MirrorState
+from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
@@ -173,6 +175,8 @@ class Link:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for mirror in self._mirrors.values():
+            await self._writer.drop_copy(mirror)
 
     def pause(self, *, is_paused: bool) -> None:
         """Pause or resume all partitions; resuming also retries what has failed."""
@@ -181,9 +185,40 @@ class Link:
             mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
 
     def alter(self, spec: LinkSpec) -> None:
-        """Copy as fast as the changed link says, and take its groups along."""
+        """Copy as fast as the changed link says, take its groups along, and resync as it says."""
         self.spec = spec
         self._pace.set_rate(spec.bytes_per_second)
+
+    def resync(
+        self, topic: str | None, partition: int | None, *, puts_aside: bool
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+        """Copy failed partitions once more, beside their logs.
+
+        Args:
+            topic: None for all failed partitions of the link.
+            partition: None for all failed partitions of the topic.
+
+        Returns those that have begun, and why others cannot. A partition that has not failed is among
+        these only if it was named.
+        """
+        begun, refused = list[TopicPartition](), dict[TopicPartition, str]()
+        for each, mirror in self._mirrors.items():
+            if topic not in (None, each.topic) or partition not in (None, each.partition):
+                continue
+            if partition is None and mirror.state is not MirrorState.FAILED:
+                continue
+            reason = refusal_of_resync(
+                mirror.state,
+                mirror.cause,
+                puts_aside=puts_aside,
+                is_offline=mirror.log.offline_reason is not None,
+            )
+            if reason or mirror.cause is None:
+                refused[each] = reason
+            else:
+                mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
+                begun.append(each)
+        return begun, refused
 
     # ---------------------------------------------------------------- what people see
 
@@ -219,6 +254,8 @@ class Link:
             failed_attempts_total=sum(each.failures for each in every),
             cut_offsets_total=sum(each.cut_records for each in every),
             skipped_offsets_total=sum(each.skipped_records for each in every),
+            resyncs_started_total=sum(each.resyncs_started for each in every),
+            resyncs_completed_total=sum(each.resyncs_completed for each in every),
         )
 
     def mirrors_of(self, topic: str) -> list[Mirror]:
@@ -302,6 +339,7 @@ class Link:
                 self._pauses.reset()
                 until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
                 while asyncio.get_running_loop().time() < until_s and not self._is_stale:
+                    await self._tend_copies()
                     await self._commit(coordinator)
                     await asyncio.sleep(SLOTS_SECONDS)
 
@@ -309,6 +347,15 @@ class Link:
         topics = {name: each.facts for name, each in self._found.topics.items()}
         mirrors = list(self._mirrors.values())
         await commit_slots(coordinator, self.spec.group, mirrors, topics, self._now_ms)
+
+    async def _tend_copies(self) -> None:
+        """Drop the copies of resyncs that have ended without them, and begin those of new ones."""
+        for mirror in list(self._mirrors.values()):
+            if mirror.left_over is not None:
+                await self._writer.drop_copy(mirror)
+            resync = mirror.resync
+            if mirror.state is MirrorState.RESYNC and resync and resync.target is None:
+                await self._writer.begin_copy(mirror)
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""
@@ -347,6 +394,8 @@ class Link:
     def _new_mirror(self, log: PartitionLog) -> Mirror:
         _, metadata = self._stored.get(log.topic_partition, (0, None))
         mirror = Mirror(log, now_ms=self._now_ms, safe_ms=safe_ms_of(metadata))
+        if (before := resync_of(metadata)) is not None:
+            mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
         if self.spec.is_paused:
             mirror.happened(Event.PAUSE)
         return mirror
@@ -402,20 +451,22 @@ class Link:
             reason = f"the source no longer has {partition}: promote the mirror to keep it"
             return Verdict(guard=Guard.GONE, reason=reason)
         self._is_stale = self._is_stale or answer.error_code in CHANGED
-        mirror.noted(answer)
+        target = mirror.target
+        assert target is not None, "only a target has answers"
+        mirror.noted(answer, target)
         return judge(
             answer,
-            mirror.place,
+            target.place,
             topic=found.facts,
             mirrored_id=self._topics.source_id(partition.topic),
             sparse_level=self._sparse_level(),
-            missed_tombstones=self._missed_tombstones(mirror, found.facts),
+            missed_tombstones=self._missed_tombstones(target, found.facts),
         )
 
-    def _missed_tombstones(self, mirror: Mirror, source: SourceTopic) -> str:
-        if not source.compacts or mirror.is_empty:
+    def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:
+        if not source.compacts or target.is_empty:
             return ""
-        if source.holds_tombstones and mirror.tombstones.safe_ms is not None:
+        if source.holds_tombstones and target.tombstones.safe_ms is not None:
             # The source has held them since the first slot. If no slot remembers, it may not have.
             return ""
-        return mirror.tombstones.missed(self._now_ms(), source.delete_retention_ms)
+        return target.tombstones.missed(self._now_ms(), source.delete_retention_ms)

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from protocol.wire.numbers import Offset
 from server.client.pauses import MIRROR, Pauses
-from server.replication.divergence import Place
 from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
 from server.replication.requests import Fetched
+from server.replication.resync import Resync, ResyncFacts, is_complete, progress
 from server.replication.slot_content import SlotContent
 from server.replication.state_table import (
     MIRROR_STATES,
@@ -21,6 +22,7 @@ from server.replication.state_table import (
     Guard,
     MirrorState,
 )
+from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
@@ -54,6 +56,7 @@ class MirrorFacts:
     """Offsets that were cut off since the start, because the logs diverged."""
     skipped_records: int
     """Offsets that the source deleted before they were copied."""
+    resync: ResyncFacts | None
 
     def as_json(self) -> dict[str, object]:
         """Returns the facts for programs."""
@@ -72,21 +75,26 @@ class Mirror:
         "_pauses",
         "asks_epoch",
         "attempts",
+        "cause",
         "copied_bytes",
         "cut_records",
         "failures",
         "has_lost_slot",
         "idle",
+        "left_over",
         "log",
         "next_attempt_ms",
+        "own",
         "reason",
+        "resync",
+        "resyncs_completed",
+        "resyncs_started",
         "since_ms",
         "skipped_records",
         "slot",
         "slot_ms",
         "source_end",
         "state",
-        "tombstones",
         "turn",
         "writing",
     )
@@ -118,8 +126,16 @@ class Mirror:
         """Whether the source no longer holds tombstones for it."""
         # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
         # before anything is copied.
-        is_new = safe_ms is None and self.is_empty
-        self.tombstones = TombstoneWatch(now_ms() if is_new else safe_ms)
+        is_new = safe_ms is None and log.log_start_offset == log.log_end_offset
+        self.own = Target(log, TombstoneWatch(now_ms() if is_new else safe_ms))
+        """Its log as a target, another one after each swap."""
+        self.cause: Guard | None = None
+        """Why it has failed; None if its disk has."""
+        self.resync: Resync | None = None
+        self.left_over: PartitionLog | None = None
+        """The new copy of a resync that has ended without it: the writer drops it."""
+        self.resyncs_started = 0
+        self.resyncs_completed = 0
         self.idle: Fetched | None = None
         """The last answer that fitted, if it had nothing new."""
         self._judged_ms = 0
@@ -134,10 +150,20 @@ class Mirror:
         self.skipped_records = 0
 
     @property
+    def target(self) -> Target | None:
+        """Where the source's answers go: its log, or the new copy of a resync; None until that is
+        made."""
+        return self.own if self.resync is None else self.resync.target
+
+    @property
     def is_asking(self) -> bool:
         """Whether the next fetch asks for it: only once the source holds its slot."""
-        asks = self.state in (MirrorState.CHECKING, MirrorState.COPYING)
-        return asks and self.slot is not None
+        asks = self.state in (MirrorState.CHECKING, MirrorState.COPYING, MirrorState.RESYNC)
+        return asks and self.slot is not None and self.target is not None
+
+    def asks_for(self, target: Target) -> bool:
+        """Returns whether answers about this target still count."""
+        return self.is_asking and self.target is target
 
     @property
     def lag(self) -> int:
@@ -145,49 +171,44 @@ class Mirror:
         return max(0, self.source_end - self.log.log_end_offset)
 
     @property
-    def place(self) -> Place:
-        """Where its log ends."""
-        return Place(
-            end=self.log.log_end_offset,
-            epochs=self.log.epochs.entries,
-            cut_offset_min=self.log.cut_offset_min,
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no record was copied yet."""
-        return self.log.log_start_offset == self.log.log_end_offset
+    def tombstones(self) -> TombstoneWatch:
+        """Since when its log lacks no tombstone."""
+        return self.own.tombstones
 
     @property
     def slot_content(self) -> SlotContent:
-        """What its slot at the source should say now."""
-        safe_ms = self.tombstones.safe_ms
-        return SlotContent(self.log.high_watermark, self.state, self.reason, safe_ms)
+        """What its slot at the source should say now.
 
-    def slot_committed(self, now_ms: int, slot: SlotContent) -> None:
-        """Note what the source has."""
-        self.slot, self.slot_ms = slot, now_ms
-        self.has_lost_slot = False
+        During a resync the source has to hold what the new copy lacks, and what the log lacks: the copy
+        may be dropped.
+        """
+        end, safe_ms = self.log.high_watermark, self.tombstones.safe_ms
+        if self.resync is None:
+            return SlotContent(end, self.state, self.reason, safe_ms)
+        copy = self.resync.target
+        end = Offset(0) if copy is None else min(end, copy.log.high_watermark)
+        return SlotContent(end, self.state, self.reason, safe_ms, self.resync.memory)
 
-    def slot_ended(self, reason: str) -> None:
+    def slot_committed(self, now_ms: int, slot: SlotContent, target: Target | None) -> None:
+        """Note what the source has, unless the target has changed since the slot was sent."""
+        if target is self.target:
+            self.slot, self.slot_ms = slot, now_ms
+            self.has_lost_slot = False
+
+    def slot_ended(self, reason: str, target: Target | None) -> None:
         """Stop, because the source no longer holds tombstones for it."""
+        if target is not self.target:
+            return
         self.slot, self.has_lost_slot = None, True
         self.tombstones.forget()
+        if target is not None:
+            target.tombstones.forget()
         self.answered(Verdict(guard=Guard.MISSED_TOMBSTONES, reason=reason))
 
-    def noted(self, answer: SourceAnswer) -> None:
-        """Note where the source's log ends, if it says so, before its answer is judged.
-
-        Only the synced end counts for tombstones: after a crash the log may end there.
-        """
-        if answer.error_code or answer.error:
-            return
-        self.tombstones.note(
-            self._now_ms(),
-            source_end=answer.high_watermark,
-            end=self.log.high_watermark,
-            is_empty=self.is_empty,
-        )
+    def noted(self, answer: SourceAnswer, target: Target) -> None:
+        """Note where the source's log ends, if it says so, before its answer is judged."""
+        if not answer.error_code and not answer.error:
+            target.note(self._now_ms(), answer.high_watermark)
 
     def judged(self, fetched: Fetched) -> None:
         """Note an answer that fits."""
@@ -215,6 +236,7 @@ class Mirror:
 
     def answered(self, verdict: Verdict) -> Action:
         """Take the source's answer. Returns what to do."""
+        resync = self.resync
         action = self._step(Event.ANSWER, verdict.guard, verdict.reason)
         if action is Action.APPEND:
             self.attempts = 0
@@ -223,15 +245,73 @@ class Mirror:
             self.attempts += 1
             self.failures += 1
             self.next_attempt_ms = self._now_ms() + int(1000 * self._pauses.next())
+        elif action in (Action.REPORT, Action.DROP):
+            # A copy that took too long says nothing new about the log.
+            is_old = resync is not None and verdict.guard is Guard.MISSED_TOMBSTONES
+            self.cause = resync.cause if resync is not None and is_old else verdict.guard
         return action
 
     def happened(self, event: Event, reason: str = "") -> Action:
-        """Take any other event. Returns what to do."""
-        action = self._step(event, Guard.ALWAYS, reason)
-        if action is Action.CHECK:
+        """Take any other event, except those of a resync. Returns what to do."""
+        resync, guard = self.resync, Guard.ALWAYS
+        if event in (Event.DUE, Event.RESUME):
+            guard = Guard.NO_COPY if resync is None else Guard.NEW_COPY
+        action = self._step(event, guard, reason)
+        if action in (Action.CHECK, Action.CONTINUE):
             # Meanwhile the source may have given up its slot: commit it at once, to learn that.
             self.slot_ms = 0
+        elif action is Action.REPORT:
+            self.cause = None if resync is None else resync.cause
         return action
+
+    # ---------------------------------------------------------------- resync
+
+    def begin_resync(self, cause: Guard, *, puts_aside: bool) -> None:
+        """Ask the source for a new copy from now on, once its files are made and its slot is
+        committed."""
+        self._step(Event.RESYNC, Guard.ALWAYS, "")
+        self.resync = Resync(cause=cause, puts_aside=puts_aside, started_ms=self._now_ms())
+        self.resyncs_started += 1
+        self._ask_afresh()
+
+    def copy_begun(self, resync: Resync, copy: PartitionLog) -> None:
+        """Ask for this new copy, which is empty."""
+        resync.target = Target(copy, TombstoneWatch(self._now_ms()))
+        self._ask_afresh()
+
+    @property
+    def has_complete_copy(self) -> bool:
+        """Whether the new copy may take the log's place, once it is durable."""
+        copy = None if self.resync is None else self.resync.target
+        if copy is None or self.state is not MirrorState.RESYNC or copy.source_end < 0:
+            return False
+        return is_complete(
+            copy_end=copy.log.log_end_offset,
+            old_end=self.log.log_end_offset,
+            source_end=copy.source_end,
+        )
+
+    def swapped(self, copy: Target) -> None:
+        """Note that the new copy has taken the log's place, durably."""
+        self.own = Target(self.log, copy.tombstones)
+        self.resyncs_completed += 1
+        self.left_over = None
+        if self.resync is None or self.resync.target is copy:
+            # Else another one was requested meanwhile.
+            self.resync = None
+            self._step(Event.SWAPPED, Guard.ALWAYS, "")
+        self.slot_ms = 0
+        self.idle, self.asks_epoch = None, True
+
+    def _ask_afresh(self) -> None:
+        """Commit the slot of the new target before it is asked for."""
+        self.slot, self.idle, self.asks_epoch = None, None, True
+
+    def _leave_copy(self) -> None:
+        """Let go of the new copy: the log stays as it is."""
+        if self.resync is not None and self.resync.target is not None:
+            self.left_over = self.resync.target.log
+        self.resync = None
 
     def make_due(self) -> None:
         """Begin the next attempt if its time has come."""
@@ -262,7 +342,13 @@ class Mirror:
             next_attempt_ms=self.next_attempt_ms,
             cut_records=self.cut_records,
             skipped_records=self.skipped_records,
+            resync=self._resync_facts(),
         )
+
+    def _resync_facts(self) -> ResyncFacts | None:
+        if self.resync is None:
+            return None
+        return progress(self.resync, self.log.log_end_offset, self.source_end, self._now_ms())
 
     def _step(self, event: Event, guard: Guard, reason: str) -> Action:
         step = MIRROR_STATES.step(self.state, event, guard)
@@ -270,6 +356,8 @@ class Mirror:
             return step.action
         if step.next_state is not self.state:
             self.state, self.since_ms = step.next_state, self._now_ms()
+        if self.state in (MirrorState.FAILED, MirrorState.STOPPED):
+            self._leave_copy()
         self.reason = reason
         if self.state not in (MirrorState.RETRYING, MirrorState.UPGRADE_REQUIRED):
             self.next_attempt_ms = None

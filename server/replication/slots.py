@@ -31,8 +31,7 @@ RENEW_MS = 3_600_000
 """A slot that does not move is committed once more after this time, so that it does not expire."""
 SLOT_ENDED = (
     "the source no longer holds tombstones for this mirror, because it has not moved for the source's"
-    " compaction.hold.max.ms, so some may be missing here: to lose no deletion, promote the mirror,"
-    " delete it, and resume its link"
+    " compaction.hold.max.ms, so some may be missing here: kompakt replica resync copies it once more"
 )
 ONE_GROUP_UNTIL_FIND, ONE_GROUP_UNTIL_FETCH = 3, 7
 """The last versions of FindCoordinator and OffsetFetch that ask for a single group."""
@@ -104,6 +103,7 @@ async def _commit(
     now_ms: Callable[[], int],
 ) -> None:
     slots = {each.log.topic_partition: each.slot_content for each in mirrors}
+    targets = {each.log.topic_partition: each.target for each in mirrors}
     names = {each.topic: topics[each.topic].topic_id for each in slots}
     response = await client.call(slot_request(group, slots, names), OffsetCommitResponse)
     errors = slot_errors(response, {topic_id: name for name, topic_id in names.items()})
@@ -112,9 +112,9 @@ async def _commit(
         partition = mirror.log.topic_partition
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
-            mirror.slot_committed(now_ms(), slots[partition])
+            mirror.slot_committed(now_ms(), slots[partition], targets[partition])
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            mirror.slot_ended(SLOT_ENDED)
+            mirror.slot_ended(SLOT_ENDED, targets[partition])
         else:
             refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
     if refused:

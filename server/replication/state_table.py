@@ -21,6 +21,8 @@ class MirrorState(enum.StrEnum):
     CUTTING = "cutting"
     """Records that the source no longer has are cut off."""
     COPYING = "copying"
+    RESYNC = "resync"
+    """A new copy is filled beside the log, from the source's start on."""
     RETRYING = "retrying"
     """It waits for its next attempt."""
     UPGRADE_REQUIRED = "upgrade-required"
@@ -41,6 +43,9 @@ class Event(enum.StrEnum):
     DUE = "its next attempt is due"
     PAUSE = "pause"
     RESUME = "resume"
+    RESYNC = "resync"
+    """It is requested, or was under way before a restart."""
+    SWAPPED = "the new copy has taken the log's place"
     STOP = "stop"
 
 
@@ -58,6 +63,8 @@ class Guard(enum.StrEnum):
     RECORDS_GONE = "the source's log starts above the end here, and the source never deletes by age"
     STARTS_LATER = "the source's log starts above the end here"
     FITS = "it continues the log"
+    NEW_COPY = "a new copy has begun"
+    NO_COPY = "no new copy has begun"
     ALWAYS = "always"
 
 
@@ -69,6 +76,9 @@ class Action(enum.StrEnum):
     SKIP = "move start and end to the source's start"
     CUT = "cut the log where it diverges"
     CHECK = "compare both logs"
+    BEGIN = "begin an empty new copy"
+    CONTINUE = "continue the new copy"
+    DROP = "drop the new copy, keep the log, and say what an operator must do"
     WAIT = "wait, each time twice as long"
     REPORT = "say what an operator must do"
     END = "let go of the log"
@@ -98,17 +108,20 @@ FINAL = (
 """What only an operator can decide: each would lose records that may be the last copy, or keep deleted
 ones."""
 
+_COPIES = (Guard.NEW_COPY, Guard.NO_COPY)
+_ALWAYS = (Guard.ALWAYS,)
 GUARDS: dict[Event, tuple[Guard, ...]] = {
-    event: ANSWERS if event is Event.ANSWER else (Guard.ALWAYS,) for event in Event
+    event: {Event.ANSWER: ANSWERS, Event.DUE: _COPIES, Event.RESUME: _COPIES}.get(event, _ALWAYS)
+    for event in Event
 }
 """The guards of each event."""
 
 _ASKING = (MirrorState.CHECKING, MirrorState.COPYING)
 _WAITING = (MirrorState.RETRYING, MirrorState.UPGRADE_REQUIRED)
 _RESTING = (MirrorState.PAUSED, MirrorState.FAILED)
-_RUNNING = (*_ASKING, MirrorState.CUTTING, *_WAITING)
+_RESYNC = (MirrorState.RESYNC,)
+_RUNNING = (*_ASKING, MirrorState.CUTTING, *_RESYNC, *_WAITING)
 _STOPPED = (MirrorState.STOPPED,)
-_ALWAYS = (Guard.ALWAYS,)
 
 MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTable(
     MirrorState,
@@ -120,6 +133,24 @@ MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTa
         Row(_ASKING, Event.ANSWER, (Guard.DIVERGES,), Action.CUT, MirrorState.CUTTING),
         Row(_ASKING, Event.ANSWER, (Guard.STARTS_LATER,), Action.SKIP, MirrorState.COPYING),
         Row(_ASKING, Event.ANSWER, (Guard.FITS,), Action.APPEND, MirrorState.COPYING),
+        Row(
+            _RESYNC,
+            Event.ANSWER,
+            (Guard.OTHER_TOPIC, Guard.GONE, Guard.MISSED_TOMBSTONES),
+            Action.DROP,
+            MirrorState.FAILED,
+        ),
+        Row(_RESYNC, Event.ANSWER, (Guard.ERROR,), Action.WAIT, MirrorState.RETRYING),
+        Row(_RESYNC, Event.ANSWER, (Guard.TOO_OLD,), Action.WAIT, MirrorState.UPGRADE_REQUIRED),
+        # The new copy holds nothing that could be lost.
+        Row(
+            _RESYNC,
+            Event.ANSWER,
+            (Guard.SOURCE_LOST, Guard.DIVERGES_IN_CLEAN, Guard.DIVERGES),
+            Action.BEGIN,
+        ),
+        Row(_RESYNC, Event.ANSWER, (Guard.RECORDS_GONE, Guard.STARTS_LATER), Action.SKIP),
+        Row(_RESYNC, Event.ANSWER, (Guard.FITS,), Action.APPEND),
         # The answer to a request that was sent before the state changed.
         Row((*_WAITING, *_RESTING, MirrorState.CUTTING), Event.ANSWER, ANSWERS, Action.NOTHING),
         Row((MirrorState.CUTTING,), Event.CUT, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
@@ -130,24 +161,67 @@ MIRROR_STATES: TransitionTable[MirrorState, Event, Guard, Action] = TransitionTa
             Action.REPORT,
             MirrorState.FAILED,
         ),
-        Row(_WAITING, Event.DUE, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
+        Row(_WAITING, Event.DUE, (Guard.NO_COPY,), Action.CHECK, MirrorState.CHECKING),
+        Row(_WAITING, Event.DUE, (Guard.NEW_COPY,), Action.CONTINUE, MirrorState.RESYNC),
         # The copier waits for the end of a cut before it asks, also if the mirror was paused meanwhile.
-        Row((*_ASKING, *_WAITING, *_RESTING), Event.CUT, _ALWAYS, Action.NOTHING),
+        Row((*_ASKING, *_RESYNC, *_WAITING, *_RESTING), Event.CUT, _ALWAYS, Action.NOTHING),
         Row(_RUNNING, Event.PAUSE, _ALWAYS, Action.NOTHING, MirrorState.PAUSED),
         Row(_RESTING, Event.PAUSE, _ALWAYS, Action.NOTHING),
-        Row((*_WAITING, *_RESTING), Event.RESUME, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
-        Row((*_ASKING, MirrorState.CUTTING), Event.RESUME, _ALWAYS, Action.NOTHING),
+        Row(
+            (*_WAITING, *_RESTING),
+            Event.RESUME,
+            (Guard.NO_COPY,),
+            Action.CHECK,
+            MirrorState.CHECKING,
+        ),
+        Row(
+            (*_WAITING, MirrorState.PAUSED),
+            Event.RESUME,
+            (Guard.NEW_COPY,),
+            Action.CONTINUE,
+            MirrorState.RESYNC,
+        ),
+        Row((*_ASKING, MirrorState.CUTTING), Event.RESUME, (Guard.NO_COPY,), Action.NOTHING),
+        Row(_RESYNC, Event.RESUME, (Guard.NEW_COPY,), Action.NOTHING),
+        # From CHECKING only after a restart: the slot at the source remembers the resync.
+        Row(
+            (MirrorState.CHECKING, MirrorState.FAILED),
+            Event.RESYNC,
+            _ALWAYS,
+            Action.BEGIN,
+            MirrorState.RESYNC,
+        ),
+        Row(_RESYNC, Event.SWAPPED, _ALWAYS, Action.CHECK, MirrorState.CHECKING),
+        # A swap that has begun ends, also if the mirror was paused or has failed meanwhile.
+        Row(
+            (*_ASKING, MirrorState.CUTTING, *_WAITING, *_RESTING),
+            Event.SWAPPED,
+            _ALWAYS,
+            Action.NOTHING,
+        ),
         Row((*_RUNNING, *_RESTING), Event.STOP, _ALWAYS, Action.END, MirrorState.STOPPED),
         Row(_STOPPED, Event.ANSWER, ANSWERS, Action.NOTHING),
         Row(_STOPPED, Event.CUT, _ALWAYS, Action.NOTHING),
         Row(_STOPPED, Event.DISK_FAILED, _ALWAYS, Action.NOTHING),
-        Row(_STOPPED, Event.DUE, _ALWAYS, Action.NOTHING),
+        Row(_STOPPED, Event.DUE, _COPIES, Action.NOTHING),
         Row(_STOPPED, Event.PAUSE, _ALWAYS, Action.NOTHING),
-        Row(_STOPPED, Event.RESUME, _ALWAYS, Action.NOTHING),
+        Row(_STOPPED, Event.RESUME, _COPIES, Action.NOTHING),
+        Row(_STOPPED, Event.RESYNC, _ALWAYS, Action.NOTHING),
+        Row(_STOPPED, Event.SWAPPED, _ALWAYS, Action.NOTHING),
         Row(_STOPPED, Event.STOP, _ALWAYS, Action.NOTHING),
     ],
     [
-        Impossible((*_ASKING, MirrorState.CUTTING, *_RESTING), Event.DUE, _ALWAYS),
+        Impossible((*_ASKING, *_RESYNC, MirrorState.CUTTING, *_RESTING), Event.DUE, _COPIES),
+        Impossible(
+            (*_ASKING, MirrorState.CUTTING, MirrorState.FAILED), Event.RESUME, (Guard.NEW_COPY,)
+        ),
+        Impossible(_RESYNC, Event.RESUME, (Guard.NO_COPY,)),
+        # A request is refused before.
+        Impossible(
+            (MirrorState.COPYING, *_RESYNC, MirrorState.CUTTING, *_WAITING, MirrorState.PAUSED),
+            Event.RESYNC,
+            _ALWAYS,
+        ),
     ],
 )
 """All combinations of state, event and guard."""

@@ -59,7 +59,7 @@ class TombstoneWatch:
 
     def missed(self, now_ms: int, delete_retention_ms: int) -> str:
         """Returns why tombstones may be missing, as a sentence; empty if none can be."""
-        advice = "to lose no deletion, promote the mirror, delete it, and resume its link"
+        advice = "kompakt replica resync copies it once more"
         if self.safe_ms is None:
             return (
                 "it is not known since when the mirror lags, so the source may have removed tombstones:"

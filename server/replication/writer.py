@@ -1,7 +1,7 @@
 """Writes what a source sent into mirrors' logs, and moves their ends and starts as the source's.
 
-The only writer of a mirror's log. Every method reports a failure to the mirror: one that fails stops no
-other.
+The only writer of a mirror's log, and of the new copy of a resync. Every method reports a failure to the
+mirror: one that fails stops no other. While a method holds `Mirror.writing`, no other one writes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from server.durability.group_commit import GroupCommit
 from server.replication.findings import Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import Fetched
+from server.replication.resync import goes_aside
 from server.replication.state_table import Event, Guard
+from server.replication.target import Target
 from server.runtime.executors import Executor
+from server.runtime.tasks import to_its_end
 from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import BatchRun, check_run, takes_long
 from storage.files.errors import CutRefused, StorageError
@@ -26,11 +29,12 @@ from storage.log.log import PartitionLog
 from storage.threads import loop_thread
 
 _log = logging.getLogger("server.replication")
+BEGINNING = Offset(0)
 
 
 @loop_thread
 class MirrorWriter:
-    """Appends to, cuts and skips in mirrors' logs."""
+    """Appends to, cuts and skips in mirrors' logs; begins, swaps and drops their new copies."""
 
     __slots__ = ("_directories", "_disk", "_group_commit", "_make_files", "_now_ms", "_turns")
 
@@ -52,13 +56,14 @@ class MirrorWriter:
         self._turns = turns
         self._now_ms = now_ms
 
-    async def append(self, mirror: Mirror, fetched: Fetched) -> None:
-        """Append the batches as they are, then follow the source's start and end."""
+    async def append(self, mirror: Mirror, target: Target, fetched: Fetched) -> None:
+        """Append the batches as they are to the log that was asked for, then follow the source's start
+        and end."""
         try:
             async with mirror.writing:
-                await self._append_batches(mirror, fetched)
-                await self._follow_end(mirror, fetched)
-                await self._follow_start(mirror, fetched.answer.start)
+                await self._append_batches(mirror, target, fetched)
+                await self._follow_end(mirror, target, fetched)
+                await self._follow_start(mirror, target, fetched.answer.start)
         except CorruptBatch as error:
             mirror.answered(Verdict(guard=Guard.ERROR, reason=f"the source sent: {error}"))
         except StorageError as error:
@@ -72,7 +77,7 @@ class MirrorWriter:
         try:
             async with mirror.writing:
                 # No sync may run meanwhile: its result would cover bytes that are gone.
-                await self._group_commit.durable(log, log.log_end_offset)
+                await self._group_commit.rest(log)
                 await self._disk.run(log.truncate_to, offset, keeps_keys=True)
         except CutRefused as error:
             # A pass has swapped segments since the verdict: the next answer is judged by its end.
@@ -97,6 +102,7 @@ class MirrorWriter:
         """Move the log's end over records that the source deleted before they were copied, and its
         start."""
         log, offset = mirror.log, verdict.offset
+        target = mirror.own
         assert offset is not None, "the verdict of a skip has its offset"
         mirror.skipped_records += offset - log.log_end_offset
         _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
@@ -108,7 +114,31 @@ class MirrorWriter:
                 log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
                 self._group_commit.appended(log)
                 await self._group_commit.durable(log, offset)
-                await self._follow_start(mirror, offset)
+                await self._follow_start(mirror, target, offset)
+        except StorageError as error:
+            self._failed(mirror, error)
+
+    async def begin_copy(self, mirror: Mirror, start: Offset = BEGINNING) -> None:
+        """Begin an empty new copy of a mirror in a resync, in place of one that has begun."""
+        try:
+            async with mirror.writing:
+                await to_its_end(self._begin_copy(mirror, start))
+        except StorageError as error:
+            self._failed(mirror, error)
+
+    async def swap(self, mirror: Mirror) -> None:
+        """Put the new copy in the log's place, durably. The mirror then compares both logs."""
+        try:
+            async with mirror.writing:
+                await to_its_end(self._swap(mirror))
+        except StorageError as error:
+            self._failed(mirror, error)
+
+    async def drop_copy(self, mirror: Mirror) -> None:
+        """Remove the copy that a resync has left, if any."""
+        try:
+            async with mirror.writing:
+                await to_its_end(self._drop_copy(mirror))
         except StorageError as error:
             self._failed(mirror, error)
 
@@ -123,6 +153,7 @@ class MirrorWriter:
         """
         log = mirror.log
         async with mirror.writing:
+            await self._drop_copy(mirror)
             await self._make_files(log)
             if log.leader_epoch <= log.epochs.latest:
                 # Only if its files were restored into another directory, whose counter is behind.
@@ -141,35 +172,94 @@ class MirrorWriter:
             self._group_commit.appended(log)
             await self._group_commit.durable(log, log.log_end_offset)
 
-    async def _append_batches(self, mirror: Mirror, fetched: Fetched) -> None:
-        log = mirror.log
+    async def _begin_copy(self, mirror: Mirror, start: Offset) -> None:
+        resync, log = mirror.resync, mirror.log
+        if resync is None:
+            return  # It was stopped, or the copy has taken the log's place.
+        if resync.target is not None:
+            mirror.left_over, resync.target = resync.target.log, None
+        await self._drop_copy(mirror)
+        await self._make_files(log)
+        copy = await self._disk.run(self._directory(log).begin_copy, log, start)
+        if mirror.resync is resync:
+            mirror.copy_begun(resync, copy)
+            _log.warning("%s: a resync fills a new copy from offset %d", log.topic_partition, start)
+        else:
+            mirror.left_over = copy
+            await self._drop_copy(mirror)
+
+    async def _swap(self, mirror: Mirror) -> None:
+        resync, log = mirror.resync, mirror.log
+        if resync is None or resync.target is None or not mirror.has_complete_copy:
+            return
+        copy = resync.target
+        for each in (copy.log, log):
+            await self._group_commit.rest(each)
+        if copy.log.epochs.latest >= log.leader_epoch:
+            await self._lead_above(log, copy.log.epochs.latest)
+        if mirror.target is not copy:
+            return
+        old, new = mirror.own.place, copy.place
+        aside = await self._disk.run(
+            log.replace_with,
+            copy.log,
+            puts_aside=goes_aside(
+                resync.memory, old, new, is_compacted=log.config.is_compacted
+            ),
+        )
+        mirror.swapped(copy)
+        self._group_commit.abandon(log)
+        await self._disk.run(self._directory(log).drop_copy, copy.log)
+        text = "nothing is put aside" if aside is None else f"removing {aside} frees its space"
+        _log.warning(
+            "%s: the resync is complete: offsets %d to %d; the log before ended at %d; %s",
+            log.topic_partition,
+            log.log_start_offset,
+            log.log_end_offset,
+            old.end,
+            text,
+        )
+
+    async def _drop_copy(self, mirror: Mirror) -> None:
+        copy = mirror.left_over
+        if copy is None:
+            return
+        await self._group_commit.rest(copy)
+        await self._disk.run(self._directory(mirror.log).drop_copy, copy)
+        self._group_commit.abandon(copy)
+        mirror.left_over = None
+
+    def _directory(self, log: PartitionLog) -> LogDirectory:
+        return self._directories[log.identity.directory_id]
+
+    async def _append_batches(self, mirror: Mirror, target: Target, fetched: Fetched) -> None:
+        log = target.log
         if not len(fetched.records):
             return
         await self._make_files(log)
         rest, pace = memoryview(fetched.records), Pace(self._turns)
-        while len(rest) and mirror.is_asking:
-            run = await self._checked(rest, mirror)
+        while len(rest) and mirror.asks_for(target):
+            run = await self._checked(rest, target)
             if run.last_epoch >= log.leader_epoch:
                 await self._lead_above(log, run.last_epoch)
-            if len(run.view) and mirror.is_asking:
-                self._append_run(mirror, run)
+            if len(run.view) and mirror.asks_for(target):
+                self._append_run(mirror, log, run)
             if run.fault:
                 raise CorruptBatch(run.fault)
             rest = run.rest
             if pace.is_over:
                 await pace.rest()
 
-    async def _checked(self, records: memoryview, mirror: Mirror) -> BatchRun:
+    async def _checked(self, records: memoryview, target: Target) -> BatchRun:
         """Returns the first run of an answer; a very large batch is checked in a thread."""
-        place = mirror.place
+        place = target.place
         if takes_long(records):
             return await self._disk.run(
                 check_run, records, end=place.end, last_epoch=place.last_epoch
             )
         return check_run(records, end=place.end, last_epoch=place.last_epoch)
 
-    def _append_run(self, mirror: Mirror, run: BatchRun) -> None:
-        log = mirror.log
+    def _append_run(self, mirror: Mirror, log: PartitionLog, run: BatchRun) -> None:
         before = log.log_end_offset
         try:
             log.append_as_follower(run, now_ms=self._now_ms())
@@ -181,27 +271,26 @@ class MirrorWriter:
 
     async def _lead_above(self, log: PartitionLog, epoch: Epoch) -> None:
         """Lead with an epoch above the source's, now and after a restart."""
-        directory = self._directories[log.identity.directory_id]
-        await self._disk.run(directory.raise_epoch, epoch)
+        await self._disk.run(self._directory(log).raise_epoch, epoch)
         log.lead_above(epoch)
 
-    async def _follow_end(self, mirror: Mirror, fetched: Fetched) -> None:
+    async def _follow_end(self, mirror: Mirror, target: Target, fetched: Fetched) -> None:
         """Move the end over records that the source has cleaned away behind its last batch."""
-        log, epoch = mirror.log, fetched.gap_epoch
+        log, epoch = target.log, fetched.gap_epoch
         if epoch is None or not fetched.has_gap_from(log.log_end_offset):
             return
-        if epoch >= log.leader_epoch and mirror.is_asking:
+        if epoch >= log.leader_epoch and mirror.asks_for(target):
             await self._lead_above(log, epoch)
-        if mirror.is_asking:
+        if mirror.asks_for(target):
             end = fetched.answer.high_watermark
             log.advance_end(end, now_ms=self._now_ms(), leader_epoch=epoch)
             self._group_commit.appended(log)
 
-    async def _follow_start(self, mirror: Mirror, start: Offset) -> None:
+    async def _follow_start(self, mirror: Mirror, target: Target, start: Offset) -> None:
         """Move the start as the source's retention or DeleteRecords has."""
-        log = mirror.log
+        log = target.log
         wanted = min(start, log.high_watermark)
-        if wanted > log.log_start_offset and mirror.is_asking:
+        if wanted > log.log_start_offset and mirror.asks_for(target):
             deleted = await self._disk.run(log.delete_records, Offset(wanted))
             assert not isinstance(deleted, ErrorCode), "it is within the log"
 

@@ -171,6 +171,8 @@ class ScrapedWorld:
                     failed_attempts_total=4,
                     cut_offsets_total=2,
                     skipped_offsets_total=3,
+                    resyncs_started_total=2,
+                    resyncs_completed_total=1,
                 )
             },
             followers=(
