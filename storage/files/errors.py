@@ -3,6 +3,7 @@
     StorageError                  the disk or the data on it is broken; nothing more was acknowledged
     |-- DiskError                 one file operation failed; carries path and errno
     |   |-- NoSpace               disk full or no descriptor left: refused; the log stays in service
+    |   |-- LinksRefused          the file system makes no hard links: nothing was done
     |   |-- MissingFile           a file that should exist does not
     |   `-- SyncFailed            a failed fsync is final: the log directory goes offline
     |-- DirectoryOffline          a log directory is out of service until the next start
@@ -41,6 +42,10 @@ class DiskError(StorageError):
 
 class NoSpace(DiskError):
     """The disk, a quota or the table of open files is full. Nothing was done; a retry may succeed."""
+
+
+class LinksRefused(DiskError):
+    """The file system makes no hard link, at all or no other one of this file. Nothing was done."""
 
 
 class MissingFile(DiskError):

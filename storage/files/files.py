@@ -19,12 +19,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from storage.files.errors import DiskError, MissingFile, NoSpace, SyncFailed
+from storage.files.errors import DiskError, LinksRefused, MissingFile, NoSpace, SyncFailed
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Temporary shortages: nothing was done, and the same operation may work later."""
+
+REFUSALS_OF_LINKS = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+)
+"""How file systems refuse a hard link (link(2))."""
 
 
 class File(Protocol):
@@ -146,6 +151,9 @@ class FileSystem(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; an existing target file is replaced."""
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, a hard link. Raises LinksRefused if the file system has none."""
+
     def unlink(self, path: str) -> None:
         """Remove a file's name. Raises MissingFile."""
 
@@ -223,6 +231,8 @@ def disk_error(action: str, path: str, error: OSError) -> DiskError:
         kind = SyncFailed
     elif number in SHORTAGES:
         kind = NoSpace
+    elif action == "link" and number in REFUSALS_OF_LINKS:
+        kind = LinksRefused
     elif number == errno.ENOENT:
         kind = MissingFile
     return kind(action, path, number, error.strerror or str(error))

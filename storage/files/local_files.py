@@ -253,6 +253,10 @@ class LocalFileSystem:
         with disk_errors("rename", source):
             os.rename(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        with disk_errors("link", source):
+            os.link(source, target)
+
     def unlink(self, path: str) -> None:
         with disk_errors("unlink", path):
             os.unlink(path)

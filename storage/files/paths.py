@@ -44,6 +44,8 @@ CHECKPOINT = ".checkpoint"
 PART = ".part"
 DOWNLOAD = ".download"
 INSTALL = ".install"
+RESYNC = ".resync"
+ASIDE = ".aside"
 CLEANED = ".cleaned"
 
 LOG = ".log"
@@ -116,6 +118,26 @@ def checkpoint_path(log_directory: str) -> str:
     only files that its manifest explains.
     """
     return log_directory + CHECKPOINT
+
+
+def copy_directory(log_directory: str) -> str:
+    """Returns the directory in which a resync fills the new copy of a log, given the log's directory."""
+    return log_directory + RESYNC
+
+
+def aside_directory(log_directory: str, end_offset: int, number: int = 0) -> str:
+    """Returns the directory that keeps a log which ended at `end_offset` before a resync replaced it.
+
+    Args:
+        number: counts the logs that were put aside with the same end.
+    """
+    suffix = f".{number}" if number else ""
+    return f"{log_directory}{ASIDE}.{end_offset}{suffix}"
+
+
+def unfinished_aside_directory(log_directory: str) -> str:
+    """Returns the directory in which a log is put aside until the new log has replaced it."""
+    return log_directory + ASIDE + PART
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:

@@ -34,6 +34,8 @@ from storage.files.errors import DamagedFile, FormatFromTheFuture
 
 MAGIC = b"KMAN"
 FORMAT = 1
+FORMAT_WITH_FOREIGN_STATES = 2
+"""A reader that does not know `FLAG_FOREIGN_STATES` would pair segments and states of two logs."""
 UNKNOWN = -1
 UNKNOWN_OFFSET = Offset(UNKNOWN)
 
@@ -80,6 +82,10 @@ FLAG_HAS_ABORTED = 1
 """In the header: the log has a file of aborted transactions."""
 FLAG_UNFINISHED_PASS = 2
 """In the header: a cleaning pass has swapped segments and not moved the clean offset to its end."""
+
+FLAG_FOREIGN_STATES = 4
+"""In the header: the files of epochs, producers and aborted transactions are those of another log, which
+this one has just replaced. Only the segments count. Then the format is 2."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -141,6 +147,8 @@ class Manifest:
     has_unfinished_pass: bool = False
     """Whether a cleaning pass has swapped segments since the clean offset last moved: records below that
     may be gone because of records above it."""
+    has_foreign_states: bool = False
+    """Whether the files of epochs, producers and aborted transactions are those of another log."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: Offset) -> Offset:
@@ -158,11 +166,12 @@ def encode(manifest: Manifest) -> bytes:
     body = bytearray(
         HEADER.pack(
             MAGIC,
-            FORMAT,
+            FORMAT_WITH_FOREIGN_STATES if manifest.has_foreign_states else FORMAT,
             HEADER.size,
             ROW.size,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
-            | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass,
+            | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
+            | FLAG_FOREIGN_STATES * manifest.has_foreign_states,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -213,6 +222,7 @@ def decode(data: bytes, path: str) -> Manifest:
         truncate_to=truncate_to,
         has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
+        has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),
@@ -231,8 +241,8 @@ def _check_frame(data: bytes, path: str) -> tuple[int, int]:
     if checksum != xxhash.xxh3_64_intdigest(checked):
         raise DamagedFile(path, "its checksum differs")
     # The checksum comes first, so that a flipped bit is never mistaken for a later release.
-    if format_version > FORMAT:
-        raise FormatFromTheFuture(path, format_version, FORMAT)
+    if format_version > FORMAT_WITH_FOREIGN_STATES:
+        raise FormatFromTheFuture(path, format_version, FORMAT_WITH_FOREIGN_STATES)
     if header_size < HEADER.size or row_size < ROW.size or len(checked) < header_size:
         raise DamagedFile(path, f"header of {header_size} and rows of {row_size} bytes")
     return header_size, row_size

@@ -139,7 +139,7 @@ class CleaningView:
     segments: tuple[CleanableSegment, ...]
     """All segments without the active one, in offset order; on request with it, as if it had rolled."""
     generation: int
-    """The log's generation; -1 during a truncation, so that a pass ends at its first check."""
+    """The log's generation; -1 during a truncation or a replacement, so that a pass fails early."""
     clean_offset: Offset
     active_row: SegmentRow
     """The active segment at that moment, with its end and size."""
@@ -181,8 +181,8 @@ def cleaning_view(
             topic_partition=identity.topic_partition,
             config=config,
             segments=sealed,
-            # A pass that is planned in the middle of a truncation must fail.
-            generation=UNKNOWN if segment_list.is_truncating else segment_list.generation,
+            # A pass that is planned in the middle of one of these must fail.
+            generation=UNKNOWN if segment_list.is_changing else segment_list.generation,
             clean_offset=max(segment_list.clean_offset, offsets.start),
             active_row=active_row,
             log_start_offset=offsets.start,

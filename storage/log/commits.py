@@ -5,6 +5,7 @@
     cleaning    cleaned segments for their sources, a later clean offset (`storage/log/cleaning.py`)
     start       a later log start, and none of the segments below it (`storage/log/log_start.py`)
     truncate    fewer segments, and a new active one
+    replace     the segments of a copy (`storage/log/replacement.py`)
     close       a recovery point at the log's end
 
 A manifest may list a segment only if all earlier ones are synced, so each commit first syncs and lists
@@ -179,6 +180,7 @@ class LogCommits:
         clean_offset: Offset | None = None,
         has_unfinished_pass: bool | None = None,
         truncate_to: Offset = UNKNOWN_OFFSET,
+        has_foreign_states: bool = False,
     ) -> None:
         """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
 
@@ -187,6 +189,7 @@ class LogCommits:
             recovery_point: the last segment's row, safe up to its end; by default the one that the
                 manifest has.
             has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
+            has_foreign_states: whether the segments are a copy's, and the files of states are not.
 
         Raises:
             StorageError: the old manifest is still valid.
@@ -210,6 +213,7 @@ class LogCommits:
             truncate_to=truncate_to,
             has_aborted_file=self._states.has_aborted_file,
             has_unfinished_pass=has_unfinished_pass,
+            has_foreign_states=has_foreign_states,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
@@ -227,6 +231,21 @@ class LogCommits:
             return clean_offset
         # No pass sees records of the active segment.
         return max(clean_offset, self._list.active.base_offset)
+
+    def manifest_as_stopped(self, *, has_aborted_file: bool) -> Manifest:
+        """Returns the manifest of the log as after a clean stop. The caller holds `commit_lock`."""
+        segments = self._list.segments
+        return Manifest(
+            version=self._list.next_version(),
+            generation=self._list.generation,
+            topic_id=self._identity.topic_id,
+            partition=self._identity.topic_partition.partition,
+            log_start_offset=self._offsets.start,
+            clean_offset=self.clean_offset,
+            has_aborted_file=has_aborted_file,
+            has_unfinished_pass=self._has_unfinished_pass,
+            segments=tuple(segment.full_row() for segment in segments),
+        )
 
     def _rows(
         self, segments: Sequence[Segment], recovery_point: SegmentRow | None
@@ -307,16 +326,18 @@ class LogCommits:
         """Carry out a truncation that the manifest describes, and then commit that it is done."""
         for segment in gone:
             segment.files.remove_at_once()
-        self._remove_unlisted()
+        self.remove_unlisted()
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
         self._fs.sync_directory(self._identity.directory)
         self._states.truncate_from_end(cut.kept, cut.end_offset, start_offset=start_offset)
         self.commit(self._list.segments)
-        self._list.is_truncating = False
+        self._list.is_changing = False
 
-    def _remove_unlisted(self) -> None:
-        """Remove files that swaps have retired and readers still use; their descriptors are enough.
+    def remove_unlisted(self) -> None:
+        """Remove segment files that the manifest does not list. The caller holds `commit_lock`.
+
+        These are files that swaps have retired and readers still use; their descriptors are enough.
 
         Readers that finish, and a pass that is aborted, may remove them at the same time. If such a file
         stayed, recovery could take it for a continuation of the truncated log.

@@ -12,11 +12,19 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
-from protocol.wire.numbers import Epoch
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
 from storage.files.files import FileSystem, Lock
-from storage.files.paths import CLEAN_SHUTDOWN, DELETED, LOCK, join, topic_directory
+from storage.files.paths import (
+    CLEAN_SHUTDOWN,
+    DELETED,
+    LOCK,
+    copy_directory,
+    join,
+    topic_directory,
+)
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties
@@ -43,6 +51,7 @@ class LogDirectory:
 
     __slots__ = (
         "_background",
+        "_copies",
         "_epoch_lock",
         "_fs",
         "_hash_key",
@@ -115,6 +124,8 @@ class LogDirectory:
         self._on_failure = self.disk_failed
         # In the order in which they were opened; any thread adds and removes single logs.
         self._logs: dict[PartitionLog, None] = {}
+        # The copies that resyncs are filling; any thread adds and removes single ones.
+        self._copies: dict[PartitionLog, None] = {}
 
     @property
     def directory_id(self) -> str:
@@ -248,6 +259,57 @@ class LogDirectory:
             log.go_offline(self.offline_reason)
         return log
 
+    # ---------------------------------------------------------------- copies of logs
+
+    def begin_copy(self, log: PartitionLog, start_offset: Offset) -> PartitionLog:
+        """Create an empty log beside a log, in `<partition>.resync/`, that starts at `start_offset`. An
+        earlier copy is removed. A worker thread.
+
+        The copy is for `PartitionLog.replace_with`; `drop_copy` ends it. It fails with the directory,
+        but is not one of its logs. A start does not find it again.
+
+        Raises:
+            DirectoryOffline, LogOffline: the directory is out of service, or the topic was deleted.
+            StorageError: the disk failed.
+        """
+        self._service.check_present()
+        self._service.check_online()
+        identity = replace(log.identity, directory=copy_directory(log.directory))
+        for copy in tuple(self._copies):
+            if copy.directory == identity.directory:
+                self.drop_copy(copy)
+        self._fs.remove_tree(identity.directory)
+        opening = replace(self._opening(), leader_epoch=log.leader_epoch)
+        check = self._service.check_present
+        copy = plan_log(
+            self._fs, identity, log.config, opening, self._jitter(), check_directory=check
+        )
+        self._copies[copy] = None
+        if self.offline_reason is not None:
+            copy.go_offline(self.offline_reason)
+        if log.is_retired:
+            self._retire_copy(copy)
+        copy.truncate_fully_and_start_at(start_offset)
+        return copy
+
+    def drop_copy(self, copy: PartitionLog) -> None:
+        """Close a copy and remove its directory. A worker thread. Dropping twice is allowed.
+
+        Raises:
+            DiskError: the disk failed; opening the partition removes the directory.
+        """
+        self._retire_copy(copy)
+        copy.wait_for_commit()
+        self._fs.remove_tree(copy.directory)
+
+    def _retire_copy(self, copy: PartitionLog) -> None:
+        self._copies.pop(copy, None)
+        if not copy.is_retired:
+            copy.retire()
+        copy.new_files.give_up()
+
+    # ---------------------------------------------------------------- deletion
+
     def delete_topic(self, topic: str, topic_id: uuid.UUID) -> None:
         """Remove a topic's directory with all its logs. Deleting twice is allowed.
 
@@ -277,6 +339,11 @@ class LogDirectory:
                     # No client knows the log, because its creation failed.
                     log.retire()
                 log.new_files.give_up()
+        for copy in tuple(self._copies):
+            if copy.topic_id in topic_ids:
+                self._retire_copy(copy)
+                # A replacement may be running.
+                copy.wait_for_commit()
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the time after which all logs, including those opened later, forget idle producers."""
@@ -396,7 +463,7 @@ class LogDirectory:
         self._service.disk_failed(error)
 
     def _take_logs_offline(self, reason: str) -> None:
-        for log in self.logs():
+        for log in (*self.logs(), *self._copies):
             log.go_offline(reason)
 
     def close(self) -> None:

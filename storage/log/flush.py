@@ -43,6 +43,11 @@ class Unsynced:
         """Record that the log was truncated to `end_offset`."""
         self._synced_offset = min(self._synced_offset, end_offset)
 
+    def replaced(self, end_offset: Offset) -> None:
+        """Record that another log, all of which is on disk, has taken the place of this one."""
+        self._synced_offset = end_offset
+        self._since_ms = UNKNOWN
+
     def is_due(self, config: LogConfig, end_offset: Offset, now_ms: int) -> bool:
         """Returns whether a log that ends at `end_offset` must be synced now.
 

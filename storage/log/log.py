@@ -42,6 +42,7 @@ from storage.log.log_start import DeletedSegment, LogStart
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
+from storage.log.replacement import LogParts, Replacement
 from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll, run_bytes_max
 from storage.log.segment_list import SegmentList
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
@@ -647,6 +648,47 @@ class PartitionLog:
         """
         self._commits.truncate_fully_and_start_at(offset)
         self._unsynced.truncated(self._offsets.end)
+
+    def replace_with(self, copy: PartitionLog, *, puts_aside: bool) -> str | None:
+        """Make the records of a copy those of this log, by one manifest commit. A worker thread.
+
+        See `storage/log/replacement.py`. No append to and no sync of either log may run meanwhile, as
+        for `truncate_to`, and this log must lead above the epochs of the copy (`lead_above`). All of the
+        copy is readable then; the copy is out of service, and its directory is gone.
+
+        Args:
+            copy: of this log, from `LogDirectory.begin_copy`; the caller drops it afterwards.
+            puts_aside: keep what the log holds now, as a log in a directory beside it.
+
+        Returns the directory into which the old log was put aside, or None.
+
+        Raises:
+            ValueError: the copy has an epoch that this log does not lead above.
+            LogOffline: one of the logs is out of service.
+            NoSpace, LinksRefused: the disk is full, or its file system has no hard links; nothing has
+                changed, and the copy can be used again.
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        if copy.epochs.latest >= self.leader_epoch:
+            raise ValueError(f"{self} does not lead above epoch {copy.epochs.latest} of its copy")
+        aside = Replacement(self._fs, self._parts, copy._parts).run(puts_aside=puts_aside)
+        self._unsynced.replaced(self._offsets.end)
+        copy.retire()
+        copy.wait_for_commit()
+        with self._service.failing_with_the_disk():
+            self._fs.remove_tree(copy.directory)
+        return aside
+
+    @property
+    def _parts(self) -> LogParts:
+        return LogParts(
+            identity=self.identity,
+            segments=self._list,
+            commits=self._commits,
+            states=self._states,
+            offsets=self._offsets,
+            service=self._service,
+        )
 
     def go_offline(self, reason: str) -> None:
         """Take the log out of service until the next start. Nothing on disk changes."""

@@ -3,7 +3,8 @@
     log start        last stable      high watermark      log end
         |--- sealed segments ---|--- active segment ---------|
 
-log start <= last stable <= high watermark <= log end. Only a truncation moves one of them back.
+log start <= last stable <= high watermark <= log end. Only a truncation or a
+replacement moves one of them back.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ class LogOffsets:
         """Advance the high watermark to `offset`, at most to the log end."""
         self.high_watermark = max(self.high_watermark, min(offset, self.end))
         assert self.start <= self.high_watermark <= self.end
+
+    def replace(self, start: Offset, end: Offset) -> None:
+        """Take the offsets of another log, all of which is synced."""
+        self.start = start
+        self.end = self.high_watermark = end
+        assert self.start <= self.end
 
     def truncate(self, start: Offset, end: Offset) -> None:
         """Follow a truncation, after which the log has the offsets from `start` to `end`."""

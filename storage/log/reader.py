@@ -81,6 +81,27 @@ class LogReader:
             DiskError, CorruptLog: the files cannot be read.
         """
         self._service.check_online()
+        read = partial(
+            self._read,
+            offset,
+            max_bytes,
+            whole_first_batch,
+            isolation,
+            last_fetched_epoch,
+            cached_only,
+        )
+        return self._in_one_log(read, _release)
+
+    def _read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        whole_first_batch: bool,
+        isolation: Isolation,
+        last_fetched_epoch: Epoch,
+        cached_only: bool,
+    ) -> ReadResult | ErrorCode:
+        """Read once. A replacement of the log may come in between."""
         diverging = self._divergence(offset, last_fetched_epoch)
         if not self._is_in_range(offset, diverging):
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -137,6 +158,20 @@ class LogReader:
                 return region, found
             region.release()
 
+    def _in_one_log(self, find: Callable[[], T], discard: Callable[[T], None]) -> T:
+        """Call `find`, again if a replacement of the log begins or ends meanwhile.
+
+        The offsets, segments and states that it uses would be those of two logs: with the aborted
+        transactions of the other log, a reader would skip committed records, or get aborted ones.
+        """
+        while True:
+            replacements = self._list.replacements
+            found = find()
+            if replacements % 2 == 0 and self._list.replacements == replacements:
+                return found
+            discard(found)
+            self._list.wait_for_replacement()
+
     def _divergence(self, offset: Offset, epoch: Epoch) -> EpochEnd | None:
         """Returns where a reader diverges; None if it does not, or did not send its epoch."""
         if epoch < 0:
@@ -164,8 +199,14 @@ class LogReader:
         Only records below the high watermark count. Raises like `read`.
         """
         self._service.check_online()
-        bounds = (self._offsets.start, self._offsets.high_watermark)
-        return self._with_segments(lambda segments: first_at_or_after(segments, timestamp, bounds))
+
+        def find() -> TimestampOffset | None:
+            bounds = (self._offsets.start, self._offsets.high_watermark)
+            return self._with_segments(
+                partial(first_at_or_after, timestamp=timestamp, bounds=bounds)
+            )
+
+        return self._in_one_log(find, _keep)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """Returns the first record with the largest timestamp; None if there is no record.
@@ -173,12 +214,18 @@ class LogReader:
         Only records below the high watermark count. Raises like `read`.
         """
         self._service.check_online()
-        bounds = (self._offsets.start, self._offsets.high_watermark)
-        return self._with_segments(lambda segments: youngest(segments, bounds))
+
+        def find() -> TimestampOffset | None:
+            bounds = (self._offsets.start, self._offsets.high_watermark)
+            return self._with_segments(partial(youngest, bounds=bounds))
+
+        return self._in_one_log(find, _keep)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> EpochEnd:
         """Returns the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown (KIP-320)."""
-        return self._epochs_as_leader().end_offset(epoch, self._offsets.end)
+        return self._in_one_log(
+            lambda: self._epochs_as_leader().end_offset(epoch, self._offsets.end), _keep
+        )
 
     def leader_epoch_at(self, offset: Offset) -> Epoch:
         """Returns the leader epoch in which `offset` was or will be written; -1 if unknown."""
@@ -186,3 +233,13 @@ class LogReader:
 
     def _epochs_as_leader(self) -> LeaderEpochs:
         return self._states.epochs.with_leader_epoch(self._leader_epoch, self._offsets.end)
+
+
+def _release(result: ReadResult | ErrorCode) -> None:
+    if isinstance(result, ReadResult):
+        for region in result.regions:
+            region.release()
+
+
+def _keep(_: object) -> None:
+    """Discard a value that holds nothing."""

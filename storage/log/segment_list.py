@@ -2,7 +2,9 @@
 
     roll       a new active segment; the old one waits for the commit that lists it
     sync       makes the bytes and names of unsynced segments durable
-    replace    other segments, after a commit: cleaned ones for their sources, fewer after a truncation
+    swap       cleaned segments for their sources, after a commit
+    truncate   fewer segments
+    replace    the segments of another log
 
 `storage/log/commits.py` commits what is here, in manifests. `state_lock` guards the few lines that
 change state shared by the loop's thread and workers, and is never held while waiting for the disk.
@@ -11,7 +13,7 @@ change state shared by the loop's thread and workers, and is never held while wa
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from protocol.wire.numbers import Offset
@@ -46,7 +48,8 @@ class SegmentList:
         "_version",
         "clean_offset",
         "generation",
-        "is_truncating",
+        "is_changing",
+        "replacements",
         "segments",
         "state_lock",
     )
@@ -83,8 +86,10 @@ class SegmentList:
         """In offset order; the last one is active."""
         self.generation = generation
         """Grows when a cleaning pass that was planned before must not commit."""
-        self.is_truncating = False
-        """Whether the last kept segment still has bytes that a truncation is removing."""
+        self.is_changing = False
+        """Whether a truncation or a replacement is under way, so that no pass may be planned."""
+        self.replacements = 0
+        """Counts the beginnings and ends of replacements: odd while readers see parts of both logs."""
         self.clean_offset = clean_offset
         """Changes with the segments, not with the manifest, so that readers see both or neither."""
         self._version = version
@@ -235,17 +240,54 @@ class SegmentList:
     ) -> list[Segment]:
         """Continue with other segments, of which all but the active one are synced.
 
-        Returns those that are no longer in the log. Sets `is_truncating`.
+        Returns those that are no longer in the log. Sets `is_changing`.
         """
         with self.state_lock:
             gone = [segment for segment in self.segments if segment not in kept]
             self.generation += 1
-            self.is_truncating = True
+            self.is_changing = True
             self.segments = kept
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
             self._offsets.truncate(start_offset, end_offset)
             self._unsynced = [kept[-1]]
         return gone
+
+    def begin_replacement(self) -> None:
+        """Make passes fail that were planned before, and those that are planned until the end."""
+        with self.state_lock:
+            self.generation += 1
+            self.is_changing = True
+
+    def replace(
+        self,
+        segments: tuple[Segment, ...],
+        start_offset: Offset,
+        show_states: Callable[[], None],
+    ) -> list[Segment]:
+        """Continue with the synced segments of another log, of which the last is active and empty.
+
+        Args:
+            show_states: changes the log's states to those of the other log; short, in memory.
+
+        Returns those that are no longer in the log.
+        """
+        with self.state_lock:
+            assert not self._rolled, "they are listed before"
+            gone = list(self.segments)
+            self.replacements += 1
+            self.segments = segments
+            self.clean_offset = start_offset
+            self._offsets.replace(start_offset, self.active.end_offset)
+            self._unsynced = [self.active]
+            show_states()
+            self.replacements += 1
+            self._check_active_follows_sealed()
+        return gone
+
+    def wait_for_replacement(self) -> None:
+        """Wait until readers see one log again. Short, because it happens in memory."""
+        with self.state_lock:
+            assert self.replacements % 2 == 0
 
     def _check_active_follows_sealed(self) -> None:
         """Call it under `state_lock`, which guards the list."""

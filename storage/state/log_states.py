@@ -350,6 +350,36 @@ class LogStates:
             transactions.keep_ended(before, end_offset)
         self._producers, self._transactions = producers, transactions
 
+    def replace_with(self, other: LogStates) -> None:
+        """Take the loaded states of another log, all of which is readable. They are not in the files.
+
+        Call `load` on both before: a reader's thread that loads must not overwrite what this sets.
+        """
+        self._producers = other.producers
+        self._transactions = other.transactions
+        self._epochs, self._epochs_are_dirty = other.epochs, True
+        self._aborted, self._aborted_are_dirty = other.aborted, True
+
+    def write_replaced(self, end_offset: Offset) -> None:
+        """Write the states of the other log, whose end is `end_offset`, in place of the old files."""
+        for offset in snapshot_offsets(self._fs, self._directory):
+            self._fs.unlink(join(self._directory, snapshot_file(offset)))
+        self.write_snapshot(end_offset, self.producers)
+        self.write_epochs()
+
+    def write_to(self, directory: str, end_offset: Offset) -> bool:
+        """Write the states of the whole log to files in another directory, without a sync of the names.
+
+        Returns whether there is a file of aborted transactions.
+        """
+        fs = self._fs
+        fs.write_bytes(join(directory, LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+        fs.write_bytes(join(directory, snapshot_file(end_offset)), self.producers.encode())
+        if not len(self.aborted):
+            return False
+        fs.write_bytes(join(directory, ABORTED_TRANSACTIONS), self.aborted.encode())
+        return True
+
 
 def _open_in(producers: ProducerStates) -> OpenTransactions:
     found = producers.open_transactions()

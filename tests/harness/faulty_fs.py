@@ -68,6 +68,10 @@ class FaultyFileSystem(LocalFileSystem):
         self.faults.check("rename", source)
         super().rename(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self.faults.check("link", source)
+        super().link(source, target)
+
     def unlink(self, path: str) -> None:
         self.faults.check("unlink", path)
         super().unlink(path)

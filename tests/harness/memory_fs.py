@@ -439,6 +439,14 @@ class MemoryFileSystem:
             directory.put(name, None)
         self.changed("rename", source)
 
+    def link(self, source: str, target: str) -> None:
+        self.faults.check("link", source)
+        directory, name = self._parent("link", target)
+        if name in directory.entries:
+            raise _error("link", target, errno.EEXIST)
+        directory.put(name, self._file("link", source))
+        self.changed("link", target)
+
     def unlink(self, path: str) -> None:
         self.faults.check("unlink", path)
         directory, name = self._parent("unlink", path)

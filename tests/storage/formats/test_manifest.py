@@ -95,9 +95,9 @@ def test_longer_header_and_rows_of_a_later_release_are_read() -> None:
 
 def test_format_of_a_later_release_is_refused_with_a_sentence() -> None:
     body = bytearray(encode_manifest(EXAMPLE)[: -CHECKSUM.size])
-    struct.pack_into(">H", body, 4, 2)
+    struct.pack_into(">H", body, 4, 3)
     data = bytes(body) + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
-    with pytest.raises(FormatFromTheFuture, match="later release: its format is 2"):
+    with pytest.raises(FormatFromTheFuture, match="later release: its format is 3"):
         decode_manifest(data, "m")
 
 
