@@ -80,7 +80,9 @@ def safe_ms_of(metadata: str | None) -> int | None:
 def resync_of(metadata: str | None) -> ResyncMemory | None:
     """Returns the resync that a slot remembers; None if none was under way."""
     found = _content(metadata).get("resync")
-    cause = found.get("cause") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    cause = found.get("cause")
     if not isinstance(cause, str) or cause not in Guard.__members__:
         return None
     return ResyncMemory(Guard[cause], found.get("puts_aside") is not False)

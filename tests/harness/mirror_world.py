@@ -3,7 +3,8 @@
 The source is written, cleaned, and led by another broker after an unclean election; the mirror fetches
 with random bounds, loses answers, crashes, is paused, and is cleaned for itself. Answers are built from
 the source's log as its broker would, and go through the same judgement, table and writer as in a
-broker.
+broker. With resyncs, an operator asks for one now and then when the mirror has failed, and answers
+arrive late.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
 from server.replication.mirror import Mirror
 from server.replication.requests import FetchBounds, Fetched
+from server.replication.resync import refusal_of_resync
+from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.state_table import FINAL, Event, Guard, MirrorState
+from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.turns import Turns
+from storage.files.paths import copy_directory
 from storage.log.log import PartitionLog
+from storage.log.opening import create_log
 from storage.segment.reader import Isolation
 from storage.state.leader_epochs import EpochEnd
-from tests.harness.compacted_log import CONFIG, CompactedLog
+from tests.harness.compacted_log import CONFIG, CompactedLog, opening
 from tests.harness.log_transactions import committed_offsets
 from tests.harness.memory_fs import Loss
 from tests.harness.transactional_producer import TransactionalProducer
@@ -77,38 +83,60 @@ class Commit:
         log.advance_high_watermark(log.sync())
         return True
 
+    async def rest(self, log: PartitionLog) -> None:
+        await self.durable(log, log.log_end_offset)
+
     def abandon(self, log: PartitionLog) -> None:
         """Nobody waits."""
 
 
 class StartCounter:
-    """The start counter of the mirror's log directory."""
+    """The mirror's log directory: its start counter, and the copies of resyncs."""
 
     directory_id = "AAAAAAAAAAAAAAAAAAAAAg"
 
-    def __init__(self) -> None:
+    def __init__(self, of: CompactedLog) -> None:
         self.count = 0
+        self._of = of
 
     def raise_epoch(self, epoch: Epoch) -> None:
         self.count = max(self.count, epoch + 1)
+
+    def begin_copy(self, log: PartitionLog, start_offset: Offset) -> PartitionLog:
+        identity = replace(log.identity, directory=copy_directory(log.directory))
+        self._of.fs.remove_tree(identity.directory)
+        made = opening(now_ms=self._of.now_ms, leader_epoch=log.leader_epoch)
+        copy = create_log(self._of.fs, identity, log.config, made)
+        copy.truncate_fully_and_start_at(start_offset)
+        return copy
+
+    def drop_copy(self, copy: PartitionLog) -> None:
+        if not copy.is_retired:
+            copy.retire()
+        self._of.fs.remove_tree(copy.directory)
 
 
 class MirrorWorld:
     """One source and one mirror."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, resyncs: bool = False) -> None:
         self.random = Random(seed)
+        self.operator = Random(seed) if resyncs else None
+        """Decides about resyncs; None if there are none."""
+        self.late: tuple[Target, Fetched] | None = None
+        """An answer that has not arrived yet."""
+        self._before = (0, 0)
         self.source = CompactedLog(SMALL)
         self.copy = CompactedLog(replace(SMALL, delete_retention_ms=0))
         self.lags = seed // 4 % 2 == 1
         """Whether time passes so fast that the source removes tombstones before the mirror has them."""
         self.compacts_copy = self.random.random() < 0.5
-        self.counter = StartCounter()
+        self.counter = StartCounter(self.copy)
         self.history: dict[int, Record] = {}
         """Every record that the source ever had at an offset, as it is now: a diverging one was
         replaced."""
-        self.slot_ms: int | None = None
-        """What the slot at the source remembers."""
+        self.slot: str | None = None
+        """The metadata of the slot at the source."""
         self.mirror = self._opened()
         self.transactions: dict[int, TransactionalProducer] = {}
         self.elections = 0
@@ -122,8 +150,10 @@ class MirrorWorld:
         return self.source.now_ms
 
     def _opened(self) -> Mirror:
-        mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=self.slot_ms)
-        mirror.slot_committed(0, mirror.slot_content)
+        mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=safe_ms_of(self.slot))
+        if (before := resync_of(self.slot)) is not None:
+            mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
+        mirror.slot_committed(0, mirror.slot_content, mirror.target)
         commit: Any = Commit(self.random)
         disk: Any = AtOnce()
         directory: Any = self.counter
@@ -142,6 +172,14 @@ class MirrorWorld:
         self.copier = SourceCopier("", Access(), lambda: (), self, self.writer, NO_BOUNDS, NO_LIMIT)
         return mirror
 
+    @property
+    def resyncs_started(self) -> int:
+        return self._before[0] + self.mirror.resyncs_started
+
+    @property
+    def resyncs_completed(self) -> int:
+        return self._before[1] + self.mirror.resyncs_completed
+
     # ---------------------------------------------------------------- steps
 
     async def run(self, steps: int) -> None:
@@ -155,10 +193,12 @@ class MirrorWorld:
         resumed = 0
         for _ in range(300):
             if self.mirror.state is MirrorState.FAILED:
-                if resumed == 3:
+                if resumed == (3 if self.operator is None else 30):
                     return
                 resumed += 1
                 self._write()
+                if self.operator is not None:
+                    self._resync(self.operator)
             if self.mirror.state not in (MirrorState.CHECKING, MirrorState.COPYING):
                 self.mirror.happened(Event.RESUME)
             await self._fetch(is_lost=False)
@@ -190,6 +230,24 @@ class MirrorWorld:
             self.mirror.happened(Event.RESUME)
         else:
             self._elect()
+        if self.operator is not None:
+            await self._operate(self.operator)
+
+    async def _operate(self, operator: Random) -> None:
+        """Ask for a resync if it has failed; let an answer arrive that was late."""
+        if operator.random() < 0.3 and self.mirror.state is MirrorState.FAILED:
+            self._resync(operator)
+        if self.late is not None and operator.random() < 0.3:
+            (target, fetched), self.late = self.late, None
+            if target is not self.mirror.target:
+                await self.copier.take(self.mirror, target, fetched, self._source_epoch_end)
+
+    def _resync(self, operator: Random) -> None:
+        mirror = self.mirror
+        assert mirror.cause is not None
+        needs = not refusal_of_resync(mirror.state, mirror.cause, puts_aside=False, is_offline=False)
+        puts_aside = not needs or operator.random() < 0.2
+        mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
 
     def _pass_time(self, by_ms: int) -> None:
         self.source.now_ms += by_ms
@@ -231,6 +289,8 @@ class MirrorWorld:
             loss=self.random.choice((Loss.EVERYTHING, Loss.NOTHING)),
         )
         self.counter.count += 1
+        self.late = None
+        self._before = (self.resyncs_started, self.resyncs_completed)
         assert self.counter.count > self.copy.log.epochs.latest, (
             "a start would lead with a known epoch"
         )
@@ -257,14 +317,32 @@ class MirrorWorld:
     async def _fetch(self, *, is_lost: bool) -> None:
         """Ask once. Between the answer and its arrival the source may have changed."""
         mirror = self.mirror
-        if not mirror.is_asking:
+        await self._tend(mirror)
+        target = mirror.target
+        if not mirror.is_asking or target is None:
             return
-        fetched = self._lost() if is_lost else self._answer(mirror)
+        fetched = self._lost() if is_lost else self._answer(mirror, target)
+        if self.operator is not None and self.late is None and self.operator.random() < 0.2:
+            self.late = target, fetched
         if self.random.random() < 0.2:
             self._write()
-        await self.copier.take(mirror, fetched, self._source_epoch_end)
+        await self.copier.take(mirror, target, fetched, self._source_epoch_end)
         if self.random.random() < 0.5:
-            self.slot_ms = mirror.tombstones.safe_ms
+            self._commit_slot(mirror)
+
+    async def _tend(self, mirror: Mirror) -> None:
+        """Do what a link does each second."""
+        await self.writer.drop_copy(mirror)
+        resync = mirror.resync
+        if mirror.state is MirrorState.RESYNC and resync is not None and resync.target is None:
+            await self.writer.begin_copy(mirror)
+        if mirror.slot is None:
+            self._commit_slot(mirror)
+
+    def _commit_slot(self, mirror: Mirror) -> None:
+        content = mirror.slot_content
+        self.slot = content.metadata()
+        mirror.slot_committed(self.now_ms, content, mirror.target)
 
     def source_id(self, mirror: Mirror) -> uuid.UUID:
         """Returns the id of the source's topic."""
@@ -276,11 +354,13 @@ class MirrorWorld:
 
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means, as a link does."""
-        mirror.noted(answer)
-        missed = "" if mirror.is_empty else mirror.tombstones.missed(self.now_ms, RETENTION_MS)
+        target = mirror.target
+        assert target is not None
+        mirror.noted(answer, target)
+        missed = "" if target.is_empty else target.tombstones.missed(self.now_ms, RETENTION_MS)
         verdict = judge(
             answer,
-            mirror.place,
+            target.place,
             topic=TOPIC,
             mirrored_id=TOPIC_ID,
             sparse_level=1,
@@ -300,9 +380,9 @@ class MirrorWorld:
     def _lost(self) -> Fetched:
         return Fetched(answer=SourceAnswer(error="no answer"), records=b"", is_complete=False)
 
-    def _answer(self, mirror: Mirror) -> Fetched:
+    def _answer(self, mirror: Mirror, target: Target) -> Fetched:
         """Returns what the source's broker answers."""
-        log, place = self.source.log, mirror.place
+        log, place = self.source.log, target.place
         has_room = self.random.random() < 0.9
         found = log.reader.read(
             place.end,

@@ -44,12 +44,12 @@ class World(MirrorWorld):
         """Take so many answers without records. Returns how many were judged."""
         before = self.judged
         for _ in range(count):
-            fetched = self._answer(self.mirror)
+            fetched = self._answer(self.mirror, self.mirror.own)
             while not fetched.is_complete:
-                fetched = self._answer(self.mirror)
+                fetched = self._answer(self.mirror, self.mirror.own)
             if changed:
                 fetched = replace(fetched, answer=replace(fetched.answer, **changed))
-            await self.copier.take(self.mirror, fetched, self._source_epoch_end)
+            await self.copier.take(self.mirror, self.mirror.own, fetched, self._source_epoch_end)
         return self.judged - before
 
 
@@ -160,7 +160,7 @@ def test_any_other_answer_is_another_one(changed: dict[str, Any]) -> None:
 async def test_an_idle_mirror_keeps_nothing_of_the_answers_frame(world: World) -> None:
     frame = bytearray(100)
     with memoryview(frame)[:0] as empty:
-        world.mirror.judged(replace(world._answer(world.mirror), records=empty))
+        world.mirror.judged(replace(world._answer(world.mirror, world.mirror.own), records=empty))
     frame.clear()
     assert world.mirror.idle is not None
 

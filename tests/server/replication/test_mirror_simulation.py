@@ -13,12 +13,19 @@ from collections.abc import Callable
 import pytest
 
 from protocol.wire.numbers import Epoch, Offset
+from server.replication.copying import SourceCopier
 from server.replication.divergence import Place
-from server.replication.findings import Verdict
+from server.replication.findings import SourceAnswer, Verdict
+from server.replication.gap_epoch import AskEpochEnd
+from server.replication.mirror import Mirror
+from server.replication.requests import Fetched
+from server.replication.slot_content import SlotContent
 from server.replication.state_table import FINAL, Action, Guard, MirrorState
+from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
 from storage.log.log import PartitionLog
+from tests.harness import mirror_world
 from tests.harness.mirror_world import MirrorWorld, StartCounter
 
 SEEDS = int(os.environ.get("KOMPAKT_MIRROR_SEEDS", "80"))
@@ -27,10 +34,10 @@ STEPS = 150
 PARTS = 4
 
 
-def simulated(seed: int) -> MirrorWorld:
+def simulated(seed: int, *, resyncs: bool = False) -> MirrorWorld:
     """Simulate one seed to its end, and compare both sides. A failure names the seed, which repeats
     it."""
-    world = MirrorWorld(seed)
+    world = MirrorWorld(seed, resyncs=resyncs)
 
     async def run() -> None:
         await world.run(STEPS)
@@ -39,6 +46,7 @@ def simulated(seed: int) -> MirrorWorld:
     try:
         asyncio.run(run())
         if world.mirror.state is MirrorState.FAILED:
+            assert not resyncs, "a resync makes it whole"
             assert world.stops & set(FINAL), "an operator decides only what may lose records"
         else:
             assert not world.diverges(), "a record is not the source's"
@@ -58,6 +66,17 @@ def test_a_mirror_ends_with_the_sources_state_or_waits_for_an_operator(part: int
     if len(worlds) > 10:
         assert ends[MirrorState.COPYING] > ends.total() // 2, (ends, stops)
         assert stops[Guard.MISSED_TOMBSTONES] > 0, stops
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_with_resyncs_a_mirror_always_ends_with_the_sources_state(part: int) -> None:
+    seeds = range(FIRST + part, FIRST + SEEDS, PARTS)
+    worlds = [simulated(seed, resyncs=True) for seed in seeds]
+
+    completed = sum(world.resyncs_completed for world in worlds)
+    if len(worlds) > 10:
+        assert completed > len(worlds) // 4
+        assert any(world.resyncs_started > world.resyncs_completed for world in worlds)
 
 
 def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,13 +121,63 @@ FAULTS: dict[Fault, int] = {
 """Each fault, with a seed a few before the first one that finds it."""
 
 
+def answers_of_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Append an answer to the log that is asked for now, although another one was asked for."""
+    take = SourceCopier.take
+
+    async def take_anyhow(
+        self: SourceCopier, mirror: Mirror, _: Target, fetched: Fetched, ask: AskEpochEnd
+    ) -> None:
+        if mirror.target is not None:
+            await take(self, mirror, mirror.target, fetched, ask)
+
+    monkeypatch.setattr(SourceCopier, "take", take_anyhow)
+
+
+def safe_time_of_the_old_log_for_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge the new copy by where the old log ends."""
+    noted = Mirror.noted
+
+    def noted_for_own(self: Mirror, answer: SourceAnswer, target: Target) -> None:
+        noted(self, answer, self.own)
+        target.tombstones.safe_ms = self.own.tombstones.safe_ms
+
+    monkeypatch.setattr(Mirror, "noted", noted_for_own)
+
+
+def safe_time_of_the_copy_for_the_old_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the slot remember the new copy's time before the swap."""
+    content = Mirror.slot_content
+
+    def content_of_copy(self: Mirror) -> SlotContent:
+        found: SlotContent = content.fget(self)  # type: ignore[attr-defined]
+        return found if self.target is None else found._replace(safe_ms=self.target.tombstones.safe_ms)
+
+    monkeypatch.setattr(Mirror, "slot_content", property(content_of_copy))
+
+
+def without_the_memory_of_a_resync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the new copy's tombstones for those of the log after a restart."""
+    safe_time_of_the_copy_for_the_old_log(monkeypatch)
+    monkeypatch.setattr(mirror_world, "resync_of", lambda _: None)
+
+
+RESYNC_FAULTS: dict[Fault, int] = {
+    answers_of_another_place: 0,
+    safe_time_of_the_old_log_for_the_copy: 0,
+    safe_time_of_the_copy_for_the_old_log: 0,
+    without_the_memory_of_a_resync: 0,
+}
+FAULTS |= RESYNC_FAULTS
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_simulation_finds_a_fault(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     fault(monkeypatch)
     found = []
     for seed in range(FAULTS[fault], FAULTS[fault] + 400):
         try:
-            simulated(seed)
+            simulated(seed, resyncs=fault in RESYNC_FAULTS)
         except Exception as error:  # noqa: BLE001 - any failure is what the test wants
             found.append((seed, error))
             break
@@ -132,4 +201,4 @@ async def test_a_cut_that_a_pass_has_overtaken_changes_nothing_and_is_judged_onc
 
     assert (world.copy.records(), world.mirror.cut_records) == (before, 0)
     assert world.mirror.state is MirrorState.CHECKING
-    assert world.mirror.place.cut_offset_min == log.cut_offset_min
+    assert world.mirror.own.place.cut_offset_min == log.cut_offset_min
