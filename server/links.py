@@ -29,6 +29,7 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
         broker.group_commit,
         broker.topics.make_files,
         broker.directories,
+        files=broker.files,
         disk=broker.executors.administration,
         turns=broker.turns,
         now_ms=broker.clock.now_ms,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 
 from cli.base.access import properties_of_file
-from cli.base.command_end import complain
+from cli.base.command_end import EXIT_FAILED, complain
 from cli.base.output import print_json
 from cli.compact.client import CallFailed, Json, connected
 
@@ -30,6 +30,7 @@ class NewLink:
     groups: list[str]
     takes_acls: bool
     compaction: str
+    resync: str
     bytes_per_second: int | None
 
     def body(self) -> str:
@@ -43,6 +44,7 @@ class NewLink:
             "groups": self.groups,
             "acls": self.takes_acls,
             "compaction": self.compaction,
+            "resync": self.resync,
             "bytes_per_second": self.bytes_per_second,
         }
         return json.dumps(content)
@@ -81,6 +83,41 @@ async def pause_link(url: str, name: str, *, is_paused: bool) -> int:
         await client.call("POST", f"{link_path(name)}/{action}")
     typer.echo(f"{action}d link {name}")
     return 0
+
+
+async def resync_link(
+    url: str,
+    name: str,
+    topic: str | None,
+    partition: int | None,
+    *,
+    puts_aside: bool,
+    as_json: bool,
+) -> int:
+    """Copy failed partitions once more. Returns 1 if one of them cannot be."""
+    query = {"put_aside": "true" if puts_aside else "false"}
+    query |= {} if topic is None else {"topic": topic}
+    query |= {} if partition is None else {"partition": str(partition)}
+    async with connected(url, root=ROOT) as client:
+        try:
+            done = await client.call("POST", f"{link_path(name)}/resync", query)
+        except CallFailed as refused:
+            for sentence in refused.answer.get("missing", []):
+                complain(sentence)
+            raise
+    if as_json:
+        print_json(done)
+    else:
+        _print_resyncs(name, done)
+    return EXIT_FAILED if done["refused"] else 0
+
+
+def _print_resyncs(name: str, done: Json) -> None:
+    for each in done["started"]:
+        typer.echo(f"copying {each['topic']}-{each['partition']} once more")
+    for each in done["refused"]:
+        typer.echo(f"{each['topic']}-{each['partition']} is not copied once more: {each['reason']}")
+    typer.echo(f"kompakt replica status {name} shows the progress")
 
 
 async def delete_link(url: str, name: str) -> int:

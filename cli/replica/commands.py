@@ -38,6 +38,15 @@ Rate = Annotated[
         help="How fast the link copies at most; 0: no limit.",
     ),
 ]
+Resync = Annotated[
+    str | None,
+    typer.Option(
+        "--resync",
+        metavar="manual|auto",
+        help="Whether mirrors that may lack tombstones are copied once more without `resync`. That reads"
+        " everything at the source, and takes the space of a second copy.",
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of a link.")]
 
 
@@ -80,6 +89,7 @@ def create(
             " history while the source forgets.",
         ),
     ] = "off",
+    resync: Resync = None,
     bytes_per_second: Rate = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -96,6 +106,7 @@ def create(
         groups=group or [],
         takes_acls=acls,
         compaction=compaction,
+        resync=resync or "manual",
         bytes_per_second=bytes_per_second or None,
     )
     run(lambda: create_link(url, link, as_json=as_json))
@@ -128,10 +139,11 @@ def alter(
     no_groups: Annotated[
         bool, typer.Option("--no-groups", help="No longer take committed offsets along.")
     ] = False,
+    resync: Resync = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Change how fast a link copies, or which groups go along, at once. The groups replace those
-    before."""
+    """Change how fast a link copies, which groups go along, or whether it resyncs without you, at once.
+    The groups replace those before."""
     from cli.replica.change import alter_link
 
     changes: dict[str, object] = {}
@@ -139,6 +151,8 @@ def alter(
         changes["bytes_per_second"] = bytes_per_second or None
     if group or no_groups:
         changes["groups"] = [] if no_groups else group
+    if resync is not None:
+        changes["resync"] = resync
     run(lambda: alter_link(url, name, changes))
 
 
@@ -188,6 +202,40 @@ def verify(
     from cli.replica.verify import verify_link
 
     run(lambda: verify_link(url, name, topic, wait_seconds=wait, as_json=as_json))
+
+
+@app.command(name="resync")
+@with_access
+def resync_partitions(
+    name: Name,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Only this mirror.")
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Only this partition of the topic."),
+    ] = None,
+    put_aside: Annotated[
+        bool,
+        typer.Option(
+            "--put-aside",
+            help="Keep the old log beside the new one in any case. Needed if it has records that the"
+            " source no longer has.",
+        ),
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Copy partitions that have failed once more, from the source's start on.
+
+    Readers stay on the old log until the new copy is complete, and keep their offsets. The old log is
+    put aside unless the source has all of it. Exits with 1 if a partition cannot be copied once more.
+    """
+    from cli.replica.change import resync_link
+
+    if partition is not None and topic is None:
+        raise typer.BadParameter("a partition needs its topic", param_hint="--partition")
+    run(lambda: resync_link(url, name, topic, partition, puts_aside=put_aside, as_json=as_json))
 
 
 @app.command()

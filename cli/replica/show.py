@@ -6,7 +6,7 @@ from collections import Counter
 
 import typer
 
-from cleaner.rules.text import count_text
+from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.command_end import EXIT_FAILED
 from cli.base.output import print_json, print_table
 from cli.base.text import time_text
@@ -85,15 +85,33 @@ def _print_link(link: Json) -> None:
             str(each["end"]),
             str(each["source_end"]) if each["source_end"] >= 0 else "-",
             str(each["lag"]),
-            each["reason"],
+            "; ".join(filter(None, (_resync_text(each.get("resync")), each["reason"]))),
         )
         for each in link["partitions"]
     ]
     print_table(TITLES, rows, texts=("PARTITION", "STATE", "SINCE", "REASON"))
+    _print_put_aside(link["partitions"])
     typer.echo(
         f"{count_text(sum(each['lag'] for each in link['partitions']), 'offset')} behind; a compacted"
         " source has fewer records than offsets"
     )
+
+
+def _resync_text(resync: Json | None) -> str:
+    if resync is None:
+        return ""
+    remaining_ms = resync["remaining_ms"]
+    left = "" if remaining_ms is None else f", about {duration_text(remaining_ms / 1000)} left"
+    return f"new copy: {resync['copied']:,} of {count_text(resync['goal'], 'offset')}{left}"
+
+
+def _print_put_aside(partitions: list[Json]) -> None:
+    for each in partitions:
+        for log in each.get("put_aside", ()):
+            typer.echo(
+                f"{each['topic']}-{each['partition']}: the log before a resync is put aside in"
+                f" {log['directory']} ({size_text(log['size_bytes'])}); removing it frees that space"
+            )
 
 
 def _print_groups(groups: Json) -> None:

@@ -88,6 +88,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("DELETE", LINK): ALTER,
     ("POST", LINK + "/pause"): ALTER,
     ("POST", LINK + "/resume"): ALTER,
+    ("POST", LINK + "/resync"): ALTER,
     ("POST", PROMOTE): ALTER,
     ("POST", VERIFY): READ,
     ("GET", VERIFY + "/{job}"): READ,

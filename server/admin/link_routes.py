@@ -4,26 +4,34 @@
     GET    /v1/links/<link>             200 link; 404
     PUT    /v1/links/<link>             201 link: it is created and started; 400, 409 if there is one
                                         (`server/replication/link_spec.py` has the body)
-    PATCH  /v1/links/<link>             200 link: with the changed "bytes_per_second" or "groups"; 400
+    PATCH  /v1/links/<link>             200 link: with the changed "bytes_per_second", "groups" or
+                                        "resync"; 400
     DELETE /v1/links/<link>             200 {}; 409 while it has mirrors
     POST   /v1/links/<link>/pause       200 link
     POST   /v1/links/<link>/resume      200 link; also retries what has failed, and starts a link that
                                         could not run; 409 if it cannot be read
+    POST   /v1/links/<link>/resync      200 {"started": [{"topic", "partition"}, ...], "refused":
+                                        [{"topic", "partition", "reason"}, ...]}: failed partitions are
+                                        copied once more; ?topic=T and &partition=N choose some,
+                                        ?put_aside=true keeps the old logs; 400, 404, 409 if none has
+                                        started, with its reason, or several in "missing"
     POST   /v1/mirrors/<topic>/promote  200 {"missing": [sentence, ...]}: an ordinary topic now; with
                                         ?force=true also if it lacks records; else 409 with "missing"
 
 A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "groups", "acls",
-"compaction", "bytes_per_second", "paused", "reason": why the source does not answer, "problems": {topic:
-sentence}, "group_offsets": null or {"groups", "synced_ms", "waiting", "with_members", "problems": {group
-or broker: sentence}} (`server/replication/group_sync.py`), "acls_here": null or {"acls", "synced_ms",
-"problem"} (`server/replication/acl_sync.py`), "partitions": [{"topic", "partition", "state", "since_ms",
-"reason", "end", "synced_end", "source_end", "lag", "attempts", "next_attempt_ms", "cut_records",
-"skipped_records"}, ...]}
+"compaction", "resync": "manual" or "auto", "bytes_per_second", "paused", "reason": why the source does
+not answer, "problems": {topic: sentence}, "group_offsets": null or {"groups", "synced_ms", "waiting",
+"with_members", "problems": {group or broker: sentence}} (`server/replication/group_sync.py`),
+"acls_here": null or {"acls", "synced_ms", "problem"} (`server/replication/acl_sync.py`), "partitions":
+[{"topic", "partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag",
+"attempts", "next_attempt_ms", "cut_records", "skipped_records", "resync": null or {"started_ms", "cause",
+"copied", "goal", "remaining_ms"} (`server/replication/resync.py`), "put_aside" (only with GET of the
+link): [{"directory", "size_bytes"}, ...]}, ...]}
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -34,6 +42,7 @@ from server.replication.link_spec import BadLink, parse_link
 from server.replication.replication import LinkRefused, Replication, UnknownLink
 
 LINK_BYTES_MAX = 4 << 20
+PARTITION_DIGITS_MAX = 10
 
 
 class LinkRoutes:
@@ -56,6 +65,7 @@ class LinkRoutes:
             web.delete(LINK, refusing(self._delete)),
             web.post(LINK + "/pause", refusing(self._pause)),
             web.post(LINK + "/resume", refusing(self._resume)),
+            web.post(LINK + "/resync", refusing(self._resync)),
             web.post(PROMOTE, refusing(self._promote)),
         ]
 
@@ -63,7 +73,8 @@ class LinkRoutes:
         return web.json_response({"links": serving(self._links()).shown()})
 
     async def _show(self, request: web.Request) -> web.Response:
-        return web.json_response(serving(self._links()).shown_one(request.match_info["link"]))
+        links, name = serving(self._links()), request.match_info["link"]
+        return web.json_response(await links.shown_whole(name))
 
     async def _create(self, request: web.Request) -> web.Response:
         links, name = serving(self._links()), request.match_info["link"]
@@ -90,11 +101,37 @@ class LinkRoutes:
         await links.pause(name, is_paused=is_paused)
         return web.json_response(links.shown_one(name))
 
+    async def _resync(self, request: web.Request) -> web.Response:
+        query = request.query
+        begun, refused = await serving(self._links()).resync(
+            request.match_info["link"],
+            query.get("topic"),
+            _partition(query),
+            puts_aside=query.get("put_aside") == "true",
+        )
+        started = [{"topic": each.topic, "partition": each.partition} for each in begun]
+        others = [
+            {"topic": each.topic, "partition": each.partition, "reason": reason}
+            for each, reason in refused.items()
+        ]
+        return web.json_response({"started": started, "refused": others})
+
     async def _promote(self, request: web.Request) -> web.Response:
         is_forced = request.query.get("force") == "true"
         topic = request.match_info["topic"]
         missing = await serving(self._links()).promote(topic, is_forced=is_forced)
         return web.json_response({"missing": missing})
+
+
+def _partition(query: Mapping[str, str]) -> int | None:
+    number = query.get("partition")
+    if number is None:
+        return None
+    if "topic" not in query:
+        raise CompactionRefused(400, "a partition needs its topic")
+    if not (number.isascii() and number.isdigit() and len(number) <= PARTITION_DIGITS_MAX):
+        raise CompactionRefused(400, f"{number[:20]!r} is no number of a partition")
+    return int(number)
 
 
 async def _body(request: web.Request) -> bytes:

@@ -131,9 +131,7 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
     if topic.deletes:
         return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
     reason = f"{gone}, though its topic is only compacted, so an operator has deleted them there"
-    return Verdict(
-        guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start
-    )
+    return Verdict(guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start)
 
 
 def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Verdict:

@@ -37,7 +37,7 @@ from server.replication.local_groups import LocalGroups
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
-from server.replication.resync import refusal_of_resync
+from server.replication.resync import begins_by_itself, refusal_of_resync
 from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
 from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
@@ -47,6 +47,7 @@ from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
+from storage.log.aside_logs import AsideLog
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -258,6 +259,15 @@ class Link:
             resyncs_completed_total=sum(each.resyncs_completed for each in every),
         )
 
+    async def put_aside(self) -> dict[TopicPartition, list[AsideLog]]:
+        """Returns the logs that resyncs have put aside, of partitions that have some. Raises
+        StorageError."""
+        found = {
+            partition: await self._writer.put_aside(mirror.log)
+            for partition, mirror in list(self._mirrors.items())
+        }
+        return {partition: logs for partition, logs in found.items() if logs}
+
     def mirrors_of(self, topic: str) -> list[Mirror]:
         """Returns the mirrors of one topic's partitions."""
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
@@ -348,6 +358,23 @@ class Link:
         mirrors = list(self._mirrors.values())
         await commit_slots(coordinator, self.spec.group, mirrors, topics, self._now_ms)
 
+    async def _resync_by_itself(self) -> None:
+        for mirror in list(self._mirrors.values()):
+            if self.spec.is_paused or not self._begins_by_itself(mirror, has_aside=False):
+                continue
+            has_aside = bool(await self._writer.put_aside(mirror.log))
+            if self._begins_by_itself(mirror, has_aside=has_aside):
+                mirror.begin_resync(Guard.MISSED_TOMBSTONES, puts_aside=False)
+
+    def _begins_by_itself(self, mirror: Mirror, *, has_aside: bool) -> bool:
+        return begins_by_itself(
+            self.spec.resync,
+            mirror.state,
+            mirror.cause,
+            has_failed=mirror.resyncs_started > mirror.resyncs_completed,
+            has_aside=has_aside,
+        )
+
     async def _tend_copies(self) -> None:
         """Drop the copies of resyncs that have ended without them, and begin those of new ones."""
         for mirror in list(self._mirrors.values()):
@@ -369,6 +396,7 @@ class Link:
         for log in made.logs:
             self._mirror(log)
         self._start_copiers()
+        await self._resync_by_itself()
         if self.spec.takes_acls and not self.spec.is_paused:
             await self._acls.sync(client, self._topics.names_of(self.spec.name))
         self._tell_those_that_nobody_leads()

@@ -1,8 +1,8 @@
 """What an operator says about a link, and how it is stored.
 
 /links/<name>   {"bootstrap": "host:port,...", "properties": {...}, "topics": [...], "patterns": [...],
-                 "groups": [...], "acls": false, "compaction": "off", "bytes_per_second": null,
-                 "paused": false}
+                 "groups": [...], "acls": false, "compaction": "off", "resync": "manual",
+                 "bytes_per_second": null, "paused": false}
 
 The client properties may hold a password. They are in the metadata store as they were given, which only
 the broker's user can read, and in no answer, no log and no output of dump-log.
@@ -29,12 +29,13 @@ from storage.formats.config_property import LONG_MAX
 LINKS = "/links/"
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
 COMPACTIONS = ("off", "on")
+RESYNCS = ("manual", "auto")
 TOPICS_MAX = 10_000
 PATTERNS_MAX = 100
 PATTERN_MEMORY_MAX = 1 << 19
 """Bytes. 100 usual patterns need a tenth of it; to compile what fills it takes some milliseconds."""
 BYTES_PER_SECOND_MIN = 1_024
-ALTERABLE = frozenset({"bytes_per_second", "groups"})
+ALTERABLE = frozenset({"bytes_per_second", "groups", "resync"})
 """What `altered_link` changes."""
 INTERNAL = "__"
 """Topics whose names begin so are the source's own."""
@@ -61,6 +62,9 @@ class LinkSpec:
     """Whether the source's ACLs of the mirrored topics go along."""
     compaction: str = "off"
     """Whether its mirrors are compacted by this broker."""
+    resync: str = "manual"
+    """Whether mirrors that may lack tombstones are copied once more without an operator
+    (`RESYNCS`)."""
     bytes_per_second: int | None = None
     """How fast it copies; None: no limit."""
     is_paused: bool = False
@@ -109,6 +113,7 @@ class LinkSpec:
             "groups": list(self.groups),
             "acls": self.takes_acls,
             "compaction": self.compaction,
+            "resync": self.resync,
             "bytes_per_second": self.bytes_per_second,
             "paused": self.is_paused,
         }
@@ -130,6 +135,7 @@ class _Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     groups: list[str] = []
     acls: bool = False
     compaction: str = "off"
+    resync: str = "manual"
     bytes_per_second: int | None = None
     paused: bool = False
 
@@ -171,6 +177,7 @@ def stored_link(name: str, content: bytes | str) -> LinkSpec:
         groups=tuple(given.groups),
         takes_acls=given.acls,
         compaction=given.compaction,
+        resync=given.resync,
         bytes_per_second=given.bytes_per_second,
         is_paused=given.paused,
     )
@@ -179,6 +186,8 @@ def stored_link(name: str, content: bytes | str) -> LinkSpec:
         raise BadLink(f"link {name}{fault}")
     if spec.compaction not in COMPACTIONS:
         raise BadLink(f"compaction {spec.compaction!r} is not one of {', '.join(COMPACTIONS)}")
+    if spec.resync not in RESYNCS:
+        raise BadLink(f"resync {spec.resync!r} is not one of {', '.join(RESYNCS)}")
     rate = spec.bytes_per_second
     if rate is not None and not BYTES_PER_SECOND_MIN <= rate <= LONG_MAX:
         raise BadLink(

@@ -236,8 +236,10 @@ class Mirror:
 
     def answered(self, verdict: Verdict) -> Action:
         """Take the source's answer. Returns what to do."""
-        resync = self.resync
-        action = self._step(Event.ANSWER, verdict.guard, verdict.reason)
+        resync, reason = self.resync, verdict.reason
+        if self.state is MirrorState.RESYNC and reason:
+            reason = f"the resync: {reason}"
+        action = self._step(Event.ANSWER, verdict.guard, reason)
         if action is Action.APPEND:
             self.attempts = 0
             self._pauses.reset()

@@ -19,6 +19,11 @@ def missing_at_promotion(facts: Iterable[MirrorFacts], link_reason: str) -> list
 
 
 def _missing(facts: MirrorFacts, link_reason: str) -> str:
+    if facts.resync is not None:
+        return (
+            f"{facts.partition}: a resync is under way: this log may have deleted keys, and the new copy"
+            " lacks records; --force promotes this log and drops the copy"
+        )
     if facts.source_end < 0:
         return f"{facts.partition}: the source was never asked where its log ends"
     if facts.lag:

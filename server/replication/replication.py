@@ -27,6 +27,7 @@ from server.topics.mirrors import without_own
 from server.topics.topic import TopicRefused
 from server.topics.topics import Topics
 from storage.formats.log_config import LogConfig
+from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -146,6 +147,40 @@ class Replication:
             if (link := self._links.get(name)) is not None:
                 link.alter(spec)
 
+    async def resync(
+        self, name: str, topic: str | None, partition: int | None, *, puts_aside: bool
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+        """Copy failed partitions once more, beside their logs, which clients read until the copies are
+        complete.
+
+        Args:
+            topic: a mirror of the link; None for all.
+            partition: of this topic; None for all.
+            puts_aside: keep the old logs in any case.
+
+        Returns the partitions that have begun, and why others cannot.
+
+        Raises:
+            UnknownLink: there is no such link, mirror or partition.
+            LinkRefused: none has begun.
+        """
+        async with self._lock:
+            spec = self._spec(name)
+            link = self._links.get(name)
+            if link is None:
+                raise LinkRefused(self._broken[name])
+            if spec.is_paused:
+                raise LinkRefused(f"link {name} is paused: kompakt replica resume {name} first")
+            known = [] if topic is None else link.mirrors_of(topic)
+            numbers = {each.log.topic_partition.partition for each in known}
+            if topic is not None and not (numbers if partition is None else partition in numbers):
+                what = topic if partition is None else f"{topic}-{partition}"
+                raise UnknownLink(f"{what} is no mirror of link {name}")
+            begun, refused = link.resync(topic, partition, puts_aside=puts_aside)
+            if not begun:
+                raise _none_begun(name, refused)
+            return begun, refused
+
     async def delete(self, name: str) -> None:
         """Delete a link without mirrors.
 
@@ -255,6 +290,20 @@ class Replication:
             self._spec(name)
         return self._shown(name)
 
+    async def shown_whole(self, name: str) -> dict[str, Any]:
+        """Returns one link, with the logs that resyncs have put aside.
+
+        Raises:
+            UnknownLink: there is none.
+            StorageError: the disk failed.
+        """
+        shown, link = self.shown_one(name), self._links.get(name)
+        aside = {} if link is None else await link.put_aside()
+        for each in shown["partitions"]:
+            logs = aside.get(TopicPartition(each["topic"], each["partition"]), [])
+            each["put_aside"] = [asdict(log) for log in logs]
+        return shown
+
     def _shown(self, name: str) -> dict[str, Any]:
         link, spec = self._links.get(name), self._specs.get(name)
         shown = {"name": name} if spec is None else spec.shown()
@@ -306,6 +355,17 @@ class Replication:
 
     async def _put(self, spec: LinkSpec) -> None:
         await self._store.txn((), [Put(key=LINKS + spec.name, value=spec.stored())])
+
+
+def _none_begun(name: str, refused: Mapping[TopicPartition, str]) -> LinkRefused:
+    sentences = [f"{partition}: {reason}" for partition, reason in refused.items()]
+    if not sentences:
+        return LinkRefused(
+            f"no partition of link {name} has failed: there is nothing to copy again"
+        )
+    if len(sentences) == 1:
+        return LinkRefused(sentences[0])
+    return LinkRefused(f"no failed partition of link {name} can be copied once more", sentences)
 
 
 def _as_ordinary(overrides: Mapping[str, str], _: LogConfig) -> dict[str, str]:

@@ -83,9 +83,26 @@ def refusal_of_resync(
         return NEVER[cause]
     if cause in NEEDS_PUT_ASIDE and not puts_aside:
         return (
-            "its log has records that the source no longer has: --put-aside keeps it beside the new copy"
+            "its log has records that the source has lost: --put-aside keeps it beside the new copy"
         )
     return ""
+
+
+def begins_by_itself(
+    mode: str, state: MirrorState, cause: Guard | None, *, has_failed: bool, has_aside: bool
+) -> bool:
+    """Returns whether a link begins a resync without an operator.
+
+    Only missing tombstones begin one: the source has everything else that is here. The disk grows by one
+    copy at most, and a resync that has failed is not repeated, because it reads everything.
+
+    Args:
+        mode: the link's, `LinkSpec.resync`.
+        has_failed: whether the last resync of this run of the broker has.
+        has_aside: whether an old log of the partition is still put aside.
+    """
+    is_meant = mode == "auto" and state is MirrorState.FAILED and cause is Guard.MISSED_TOMBSTONES
+    return is_meant and not has_failed and not has_aside
 
 
 def is_complete(*, copy_end: Offset, old_end: Offset, source_end: Offset) -> bool:

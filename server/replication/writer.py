@@ -24,6 +24,8 @@ from server.runtime.tasks import to_its_end
 from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import BatchRun, check_run, takes_long
 from storage.files.errors import CutRefused, StorageError
+from storage.files.files import FileSystem
+from storage.log.aside_logs import AsideLog, aside_logs
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
@@ -36,7 +38,15 @@ BEGINNING = Offset(0)
 class MirrorWriter:
     """Appends to, cuts and skips in mirrors' logs; begins, swaps and drops their new copies."""
 
-    __slots__ = ("_directories", "_disk", "_group_commit", "_make_files", "_now_ms", "_turns")
+    __slots__ = (
+        "_directories",
+        "_disk",
+        "_files",
+        "_group_commit",
+        "_make_files",
+        "_now_ms",
+        "_turns",
+    )
 
     def __init__(
         self,
@@ -44,6 +54,7 @@ class MirrorWriter:
         make_files: Callable[[PartitionLog], Awaitable[None]],
         directories: Sequence[LogDirectory],
         *,
+        files: FileSystem,
         disk: Executor,
         turns: Turns,
         now_ms: Callable[[], int],
@@ -52,6 +63,7 @@ class MirrorWriter:
         self._group_commit = group_commit
         self._make_files = make_files
         self._directories = {each.directory_id: each for each in directories}
+        self._files = files
         self._disk = disk
         self._turns = turns
         self._now_ms = now_ms
@@ -142,6 +154,10 @@ class MirrorWriter:
         except StorageError as error:
             self._failed(mirror, error)
 
+    async def put_aside(self, log: PartitionLog) -> list[AsideLog]:
+        """Returns the logs that resyncs have put aside of this one. Raises StorageError."""
+        return await self._disk.run(aside_logs, self._files, log.directory)
+
     async def finish(self, mirror: Mirror) -> None:
         """Make a stopped mirror's log fit to be written by producers, durably.
 
@@ -203,9 +219,7 @@ class MirrorWriter:
         aside = await self._disk.run(
             log.replace_with,
             copy.log,
-            puts_aside=goes_aside(
-                resync.memory, old, new, is_compacted=log.config.is_compacted
-            ),
+            puts_aside=goes_aside(resync.memory, old, new, is_compacted=log.config.is_compacted),
         )
         mirror.swapped(copy)
         self._group_commit.abandon(log)

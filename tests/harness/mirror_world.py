@@ -165,6 +165,7 @@ class MirrorWorld:
             commit,
             make_files,
             [directory],
+            files=self.copy.fs,
             disk=disk,
             turns=Turns(),
             now_ms=lambda: self.now_ms,
@@ -245,7 +246,9 @@ class MirrorWorld:
     def _resync(self, operator: Random) -> None:
         mirror = self.mirror
         assert mirror.cause is not None
-        needs = not refusal_of_resync(mirror.state, mirror.cause, puts_aside=False, is_offline=False)
+        needs = not refusal_of_resync(
+            mirror.state, mirror.cause, puts_aside=False, is_offline=False
+        )
         puts_aside = not needs or operator.random() < 0.2
         mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
 

@@ -19,13 +19,11 @@ from server.replication.findings import SourceAnswer, Verdict
 from server.replication.gap_epoch import AskEpochEnd
 from server.replication.mirror import Mirror
 from server.replication.requests import Fetched
-from server.replication.slot_content import SlotContent
 from server.replication.state_table import FINAL, Action, Guard, MirrorState
 from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
 from storage.log.log import PartitionLog
-from tests.harness import mirror_world
 from tests.harness.mirror_world import MirrorWorld, StartCounter
 
 SEEDS = int(os.environ.get("KOMPAKT_MIRROR_SEEDS", "80"))
@@ -145,28 +143,9 @@ def safe_time_of_the_old_log_for_the_copy(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Mirror, "noted", noted_for_own)
 
 
-def safe_time_of_the_copy_for_the_old_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the slot remember the new copy's time before the swap."""
-    content = Mirror.slot_content
-
-    def content_of_copy(self: Mirror) -> SlotContent:
-        found: SlotContent = content.fget(self)  # type: ignore[attr-defined]
-        return found if self.target is None else found._replace(safe_ms=self.target.tombstones.safe_ms)
-
-    monkeypatch.setattr(Mirror, "slot_content", property(content_of_copy))
-
-
-def without_the_memory_of_a_resync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the new copy's tombstones for those of the log after a restart."""
-    safe_time_of_the_copy_for_the_old_log(monkeypatch)
-    monkeypatch.setattr(mirror_world, "resync_of", lambda _: None)
-
-
 RESYNC_FAULTS: dict[Fault, int] = {
     answers_of_another_place: 0,
     safe_time_of_the_old_log_for_the_copy: 0,
-    safe_time_of_the_copy_for_the_old_log: 0,
-    without_the_memory_of_a_resync: 0,
 }
 FAULTS |= RESYNC_FAULTS
 

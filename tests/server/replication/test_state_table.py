@@ -40,8 +40,16 @@ def test_what_may_be_the_last_copy_waits_for_an_operator() -> None:
             assert (step.action, step.next_state) == (Action.REPORT, MirrorState.FAILED)
 
 
+def test_what_a_new_copy_loses_only_it_has_lost() -> None:
+    for guard in FINAL:
+        step = MIRROR_STATES.step(MirrorState.RESYNC, Event.ANSWER, guard)
+        assert step.next_state in (MirrorState.RESYNC, MirrorState.FAILED)
+        is_ended = step.next_state is MirrorState.FAILED
+        assert step.action in ((Action.DROP,) if is_ended else (Action.BEGIN, Action.SKIP))
+
+
 def test_only_an_asking_partition_writes() -> None:
-    for state in set(MirrorState) - {MirrorState.CHECKING, MirrorState.COPYING}:
+    for state in set(MirrorState) - {MirrorState.CHECKING, MirrorState.COPYING, MirrorState.RESYNC}:
         for guard in ANSWERS:
             step = MIRROR_STATES.step(state, Event.ANSWER, guard)
             assert (step.action, step.next_state) == (Action.NOTHING, state)
@@ -53,7 +61,7 @@ def test_a_failed_partition_goes_on_only_when_an_operator_says_so() -> None:
         for row in MIRROR_STATES.rows
         if MirrorState.FAILED in row.states and row.next_state not in (None, MirrorState.FAILED)
     }
-    assert leaving == {Event.RESUME, Event.STOP}
+    assert leaving == {Event.RESUME, Event.RESYNC, Event.STOP}
 
 
 def test_a_stopped_partition_never_starts_again() -> None:
