@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import CorruptBatch
+from protocol.wire.errors import CorruptBatch, UnsupportedMagic
 from protocol.wire.numbers import Epoch, Offset
 from server.durability.group_commit import GroupCommit
 from server.replication.findings import Verdict
@@ -252,6 +253,7 @@ class MirrorWriter:
             return
         await self._make_files(log)
         rest, pace = memoryview(fetched.records), Pace(self._turns)
+        await self._start_at_batch(mirror, target, rest)
         while len(rest) and mirror.asks_for(target):
             run = await self._checked(rest, target)
             if run.last_epoch >= log.leader_epoch:
@@ -263,6 +265,24 @@ class MirrorWriter:
             rest = run.rest
             if pace.is_over:
                 await pace.rest()
+
+    async def _start_at_batch(self, mirror: Mirror, target: Target, records: memoryview) -> None:
+        """Start an empty log at the first batch if the source's start lies within that, because a batch
+        is appended as a whole; the start then follows the source's.
+
+        Source: Apache Kafka, Partition.scala (UnexpectedAppendOffsetException).
+        """
+        log = target.log
+        if not target.is_empty:
+            return
+        try:
+            first = read_header(records)
+        except (CorruptBatch, UnsupportedMagic):
+            return  # The check of the run says what is wrong.
+        if first.base_offset < log.log_end_offset < first.next_offset:
+            await self._group_commit.rest(log)
+            if mirror.asks_for(target):
+                await self._disk.run(log.truncate_fully_and_start_at, first.base_offset)
 
     async def _checked(self, records: memoryview, target: Target) -> BatchRun:
         """Returns the first run of an answer; a very large batch is checked in a thread."""

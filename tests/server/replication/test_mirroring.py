@@ -320,6 +320,15 @@ async def test_records_deleted_before_they_were_copied_are_counted(tmp_path: Pat
         assert status(target)["partitions"][0]["skipped_records"] == 4
 
 
+async def test_a_source_may_start_within_a_batch(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"k", b"v")] * 5))
+        source.log("t").delete_records(Offset(3))
+        await link(target, source)
+        assert [each.offset for each in await until_equal(source, target)] == [3, 4]
+
+
 async def test_records_deleted_in_a_topic_that_is_only_compacted_stop_the_mirror(
     tmp_path: Path,
 ) -> None:
