@@ -11,7 +11,7 @@ import logging
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile
-from storage.files.files import FileSystem, unlink_if_there
+from storage.files.files import FileSystem, remove_tree_durably, unlink_if_there
 from storage.files.paths import (
     ABORTED_TRANSACTIONS,
     LEADER_EPOCH_CHECKPOINT,
@@ -36,11 +36,11 @@ def remove_unfinished(fs: FileSystem, directory: str, manifest: Manifest | None)
     """
     copy, aside = copy_directory(directory), unfinished_aside_directory(directory)
     if fs.exists(copy):
-        fs.remove_tree(copy)
+        remove_tree_durably(fs, copy)
     if manifest is None:
         finish_aside(fs, directory)
     elif not manifest.has_foreign_states and fs.exists(aside):
-        fs.remove_tree(aside)
+        remove_tree_durably(fs, aside)
 
 
 def finish(fs: FileSystem, directory: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage.log.log import PartitionLog
 from storage.log.on_disk import look_at_log
-from tests.crash.expected import Content, Possible, read_content
+from tests.crash.expected import Content, Possible, check_content, read_content
 from tests.crash.workload import Workload
 from tests.harness.copied_log import CopiedLog, Seen, begin_copy, seen_of
 from tests.harness.log_home import LogHome
@@ -41,6 +42,17 @@ class ReplacingWorkload(Workload):
         self.take_copy()
         assert seen_of(self.log) == self.copy_seen
         self.copy = None
+
+    def _reopen(self, *, is_clean: bool) -> None:
+        super()._reopen(is_clean=is_clean)
+        self.find_out_what_was_left()
+
+    def find_out_what_was_left(self) -> None:
+        """Go by what a crash in the middle of a replacement has left."""
+        if self.copy is not None:
+            if self.check_recovered(self.log):
+                self.take_copy()
+            self.copy = None
 
     def _swap_in(self, copy: CopiedLog) -> None:
         aside = self.log.replace_with(copy.log, puts_aside=self.puts_aside)
@@ -85,6 +97,19 @@ class ReplacingWorkload(Workload):
             return super().possible()
         old = Possible(self.records, self.start, self.synced_end, self.log_end)
         return [old, Possible(copy.records, copy.start, copy.end, copy.end)]
+
+    def check_recovered(self, log: PartitionLog) -> bool:
+        """Check that a log is the old one or the copy, whole. Returns whether it is the copy."""
+        disk = log._fs
+        assert isinstance(disk, MemoryFileSystem)
+        content = check_content(log, self.possible())
+        is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
+        if is_copy:
+            assert seen_of(log) == self.copy_seen
+        else:
+            self.transactions.check(log, content)
+        self.check_beside(disk, is_replaced=is_copy)
+        return is_copy
 
     def holds_copy(self, disk: MemoryFileSystem, content: Content, start: int, end: int) -> bool:
         """Whether a recovered log is the copy: its records are, or if it has none, what is beside it."""

@@ -23,10 +23,9 @@ from storage.log.replacement import LogParts, Replacement
 from storage.recovery import interrupted_replacement
 from storage.segment.files import SegmentFiles
 from storage.state.log_states import LogStates
-from tests.crash.expected import Content, check_content, check_epochs, check_timestamps
+from tests.crash.expected import Content, check_epochs, check_timestamps, read_content
 from tests.crash.replacing_workload import ReplacingWorkload
 from tests.crash.sweep import Sweep
-from tests.harness.copied_log import seen_of
 from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -62,20 +61,13 @@ class ReplacementSweep(Sweep):
             )
 
     def _check_log(self, log: PartitionLog) -> Content:
-        work = self.replacing
-        disk = log._fs
-        assert isinstance(disk, MemoryFileSystem)
-        content = check_content(log, work.possible())
-        is_replaced = work.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
-        if is_replaced:
-            self.as_copied += 1
-            assert seen_of(log) == work.copy_seen
-            check_timestamps(log, content, work.crash_random)
-            check_epochs(log)
-        else:
+        if not self.replacing.check_recovered(log):
             self.as_before += 1
-            super()._check_log(log)
-        work.check_beside(disk, is_replaced=is_replaced)
+            return super()._check_log(log)
+        self.as_copied += 1
+        content = read_content(log)
+        check_timestamps(log, content, self.replacing.crash_random)
+        check_epochs(log)
         return content
 
 

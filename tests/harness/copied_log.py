@@ -11,6 +11,8 @@ from protocol.records.batch_header import BatchHeader, read_header, stamp
 from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.records.record_batch import build_control_batch
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from storage.files.errors import StorageError
+from storage.files.files import remove_tree_durably
 from storage.files.paths import copy_directory
 from storage.log.log import PartitionLog
 from storage.log.opening import create_log
@@ -60,13 +62,25 @@ def seen_of(log: PartitionLog) -> Seen:
 
 
 def begin_copy(home: LogHome, log: PartitionLog, start_offset: int) -> PartitionLog:
-    """Create an empty copy as `LogDirectory.begin_copy` does."""
+    """Create an empty copy as `LogDirectory.begin_copy` does. It takes the log offline with itself."""
+
+    def fail(error: StorageError) -> None:
+        home.failures.append(error)
+        log.go_offline(str(error))
+
     identity = dataclasses.replace(home.identity, directory=copy_directory(log.directory))
     home.fs.remove_tree(identity.directory)
     opening = home.opening(epoch=log.leader_epoch, is_clean=False, now_ms=0)
+    opening = dataclasses.replace(opening, on_failure=fail)
     copy = create_log(home.fs, identity, log.config, opening)
     copy.truncate_fully_and_start_at(Offset(start_offset))
     return copy
+
+
+def drop_copy(home: LogHome) -> None:
+    """Remove a copy that was not finished, as `LogDirectory.drop_copy` does."""
+    home.background.run_all()
+    remove_tree_durably(home.fs, copy_directory(home.identity.directory))
 
 
 @dataclass(slots=True)
