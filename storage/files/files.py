@@ -214,6 +214,20 @@ def unlink_if_there(fs: FileSystem, path: str) -> None:
             fs.unlink(path)
 
 
+def remove_tree_durably(fs: FileSystem, path: str) -> None:
+    """Remove a directory with its contents, so that it does not come back after a crash.
+
+    A missing one is fine. Raises DiskError.
+    """
+    fs.remove_tree(path)
+    try:
+        fs.sync_directory(path.rpartition("/")[0])
+    except SyncFailed as error:
+        # Another thread may remove the directory above, too: its topic was deleted.
+        if error.errno != errno.ENOENT:
+            raise
+
+
 @contextlib.contextmanager
 def disk_errors(action: str, path: str) -> Iterator[None]:
     """Turn an OSError into a DiskError. All conversions happen here."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
-from storage.files.files import FileSystem, Lock
+from storage.files.files import FileSystem, Lock, remove_tree_durably
 from storage.files.paths import (
     CLEAN_SHUTDOWN,
     DELETED,
@@ -300,7 +300,8 @@ class LogDirectory:
         """
         self._retire_copy(copy)
         copy.wait_for_commit()
-        self._fs.remove_tree(copy.directory)
+        with self._service.failed_syncs_are_final():
+            remove_tree_durably(self._fs, copy.directory)
 
     def _retire_copy(self, copy: PartitionLog) -> None:
         self._copies.pop(copy, None)
@@ -469,11 +470,15 @@ class LogDirectory:
     def close(self) -> None:
         """Write the marker of a clean stop and release the lock. Every log must be closed before.
 
+        Copies are dropped: a start after a clean stop does not look for them.
+
         Raises:
             DiskError: the disk failed; the next start recovers.
         """
         try:
             if self.offline_reason is None:
+                for copy in tuple(self._copies):
+                    self.drop_copy(copy)
                 self._fs.write_bytes(join(self.path, CLEAN_SHUTDOWN), b"clean\n")
                 self._fs.sync_directory(self.path)
         finally:

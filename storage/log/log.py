@@ -28,7 +28,7 @@ from storage.batches.batch_run import BatchRun
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch
 from storage.files.errors import NoSpace, StorageError
-from storage.files.files import BegunSync, FileSystem
+from storage.files.files import BegunSync, FileSystem, remove_tree_durably
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN
@@ -676,7 +676,7 @@ class PartitionLog:
         copy.retire()
         copy.wait_for_commit()
         with self._service.failing_with_the_disk():
-            self._fs.remove_tree(copy.directory)
+            remove_tree_durably(self._fs, copy.directory)
         return aside
 
     @property

@@ -126,7 +126,7 @@ def _read(
     if not manifest.segments:
         raise DamagedFile(path, "it lists no segment")
     replay = _known_producers(fs, identity, manifest, snapshots_to)
-    aborted = _known_aborted(fs, identity)
+    aborted = _known_aborted(fs, identity, manifest)
     # The scan finds again what the file lists after the snapshot.
     aborted.truncate_from_end(replay.snapshot_offset)
     segments = _Scan(fs, identity, manifest, replay).segments()
@@ -168,14 +168,18 @@ def _known_producers(
     recovery_point = tail.base_offset if tail.end_offset == UNKNOWN else tail.end_offset
     if is_cut:
         snapshots_to = min(snapshots_to, recovery_point)
+    if manifest.has_foreign_states:
+        return ProducerReplay(Offset(0), ProducerStates())
     known = newest_snapshot(fs, identity.directory, snapshots_to)
     return known or ProducerReplay(Offset(0) if is_cut else recovery_point, ProducerStates())
 
 
-def _known_aborted(fs: FileSystem, identity: LogIdentity) -> AbortedTransactions:
+def _known_aborted(
+    fs: FileSystem, identity: LogIdentity, manifest: Manifest
+) -> AbortedTransactions:
     """Returns the aborted transactions. The snapshot was read first, so this file is at least as new."""
     path = join(identity.directory, ABORTED_TRANSACTIONS)
-    if not fs.exists(path):
+    if manifest.has_foreign_states or not fs.exists(path):
         return AbortedTransactions()
     return decode_aborted_transactions(fs.read_bytes(path), path)
 

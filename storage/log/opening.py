@@ -24,6 +24,7 @@ from storage.log.log_service import LogService
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
+from storage.recovery import interrupted_replacement
 from storage.recovery.progress import RecoveryProgress
 from storage.recovery.recovery import Recovery
 from storage.segment.files import Background
@@ -152,6 +153,7 @@ def open_log(
         )
         segments[-1].reopen()
         return _open(fs, identity, config, opening, jitter, manifest, segments, service, new_files)
+    interrupted_replacement.remove_unfinished(fs, identity.directory, manifest)
     recovery = Recovery(
         fs,
         identity,

@@ -15,35 +15,31 @@ reader that meets step 5 repeats its read (`storage/log/reader.py`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError, LinksRefused, NoSpace
-from storage.files.files import FileSystem
+from storage.files.files import FileSystem, remove_tree_durably
 from storage.files.paths import (
     LOG,
     MANIFEST,
     OFFSET_INDEX,
     TIME_INDEX,
-    aside_directory,
     join,
     unfinished_aside_directory,
 )
 from storage.formats.log_identity import LogIdentity
-from storage.formats.manifest import decode, encode
+from storage.formats.manifest import encode
 from storage.log.commits import LogCommits
 from storage.log.log_service import LogService
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
+from storage.recovery.interrupted_replacement import finish_aside
 from storage.segment.cleaned_segment import CleanedSegment
 from storage.segment.segment import Segment
 from storage.state.log_states import LogStates
 from storage.threads import any_thread
-
-_log = logging.getLogger("storage.log.replacement")
 
 KINDS = (LOG, OFFSET_INDEX, TIME_INDEX)
 """The files of a segment that are moved or put aside: a key sidecar is built again."""
@@ -123,7 +119,7 @@ class Replacement:
             self._fs.rename(target, source)
         if self._active is not None:
             self._active.files.remove()
-        self._fs.remove_tree(unfinished_aside_directory(self._log.identity.directory))
+        remove_tree_durably(self._fs, unfinished_aside_directory(self._log.identity.directory))
 
     # ---------------------------------------------------------------- before the commit
 
@@ -202,29 +198,6 @@ class Replacement:
         log.commits.commit(segments)
         log.segments.is_changing = False
         return aside
-
-
-def finish_aside(fs: FileSystem, directory: str) -> str | None:
-    """Give the log that was put aside its name, durably. The new log is committed.
-
-    Returns its directory; None if none was put aside, or if it has its name. Raises DiskError.
-    """
-    unfinished = unfinished_aside_directory(directory)
-    if not fs.exists(unfinished):
-        return None
-    end_offset = _end_of(fs, unfinished)
-    number = 0
-    while fs.exists(aside := aside_directory(directory, end_offset, number)):
-        number += 1
-    fs.rename(unfinished, aside)
-    fs.sync_directory(directory.rpartition("/")[0])
-    _log.warning("%s: the log that was there is put aside in %s", directory, aside)
-    return aside
-
-
-def _end_of(fs: FileSystem, directory: str) -> Offset:
-    path = join(directory, MANIFEST)
-    return decode(fs.read_bytes(path), path).segments[-1].end_offset
 
 
 @contextmanager

@@ -5,8 +5,8 @@ base offset) was synced before the manifest was written. So recovery
     1. finishes the renames of a committed swap;
     2. treats a listed segment that is missing, or ends before the recovery point, as corruption: the log
        goes offline, and none of its files is removed;
-    3. finishes a truncation that has begun; removes files that the manifest does not list if a listed
-       segment covers them or the cleaner was still writing them;
+    3. finishes a truncation or a replacement that has begun; removes files that the manifest does not
+       list if a listed segment covers them or the cleaner was still writing them;
     4. scans the last listed segment from the recovery point, and then every unlisted one that
        continues it, because a crash between a roll and its commit must not lose that segment;
     5. ends the log at the first unsound batch, and keeps the bytes after it in a `cut` file;
@@ -35,6 +35,7 @@ from storage.files.paths import (
 )
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, UNKNOWN_OFFSET, Manifest, SegmentRow, encode
+from storage.recovery import interrupted_replacement
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.recovery.cut_files import CutFiles
 from storage.recovery.progress import RecoveryProgress
@@ -111,6 +112,9 @@ class Recovery:
             FormatFromTheFuture: a later release wrote one of its files.
             DiskError: the disk failed.
         """
+        if self.manifest.has_foreign_states:
+            interrupted_replacement.finish(self._fs, self._directory)
+            self.manifest = replace(self.manifest, has_aborted_file=False)
         sweep = SegmentSweep(self._fs, self._directory, self.manifest, self._cut_files)
         is_in_order = sweep.is_in_order()
         sweep.finish_renames()
@@ -324,6 +328,7 @@ class Recovery:
             version=max([self.manifest.version, *versions]) + 1,
             clean_offset=clean_offset,
             truncate_to=UNKNOWN_OFFSET,
+            has_foreign_states=False,
             has_aborted_file=has_aborted_file,
             segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )

@@ -38,18 +38,21 @@ class AbortedVerification:
         start_offset: int,
         must_exist: bool,
         findings: Findings,
+        is_foreign: bool,
     ) -> None:
         """Read the file.
 
         Args:
             start_offset: offsets below it are not checked: the clean offset, or the log start.
             must_exist: whether the manifest says that the file exists.
+            is_foreign: whether it is that of another log, so that it is not compared.
         """
         # Constant after construction
         self._start_offset = start_offset
         self._path = join(directory, ABORTED_TRANSACTIONS)
-        self._is_known = True
-        self._rows = {row[2]: row for row in self._read(fs, findings, must_exist=must_exist)}
+        self._is_known = not is_foreign
+        rows = () if is_foreign else self._read(fs, findings, must_exist=must_exist)
+        self._rows = {row[2]: row for row in rows}
         # State
         self._findings = findings
         self._open: dict[ProducerId, Offset] = {}

@@ -144,16 +144,17 @@ class _Verification:
             log_start_offset=manifest.log_start_offset,
             recovery_point=report.recovery_point,
             findings=findings,
+            is_foreign=manifest.has_foreign_states,
         )
-        self._producers = ProducerVerification(
-            fs, identity.directory, self._files.snapshot_offsets, findings
-        )
+        snapshots = () if manifest.has_foreign_states else self._files.snapshot_offsets
+        self._producers = ProducerVerification(fs, identity.directory, snapshots, findings)
         self._aborted = AbortedVerification(
             fs,
             identity.directory,
             start_offset=max(manifest.clean_offset, manifest.log_start_offset),
             must_exist=manifest.has_aborted_file,
             findings=findings,
+            is_foreign=manifest.has_foreign_states,
         )
 
     def run(self) -> None:

@@ -44,7 +44,10 @@ def check_manifest(manifest: Manifest, identity: LogIdentity, findings: Findings
             text = f"no segment covers the offsets [{end_offset}, {row.base_offset})"
             findings.note(Check.MANIFEST, path, f"{text}, as after a truncation")
         end_offset = row.end_offset
-    if manifest.truncate_to != UNKNOWN:
+    if manifest.has_foreign_states:
+        text = "a resync has just replaced the log; recovery reads the states from the segments"
+        findings.note(Check.MANIFEST, path, text)
+    elif manifest.truncate_to != UNKNOWN:
         text = f"a truncation to {manifest.truncate_to} was started; recovery finishes it"
         findings.note(Check.MANIFEST, path, text)
 

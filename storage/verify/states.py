@@ -23,8 +23,8 @@ from storage.verify.findings import Check, Findings
 class EpochVerification:
     """Compares the batches of a log with its epoch checkpoint. `finish` ends it."""
 
-    __slots__ = ("_entries", "_findings", "_is_known", "_log_start_offset", "_next", "_path",
-                 "_recovery_point", "latest")  # fmt: skip
+    __slots__ = ("_entries", "_findings", "_is_foreign", "_is_known", "_log_start_offset", "_next",
+                 "_path", "_recovery_point", "latest")  # fmt: skip
 
     def __init__(
         self,
@@ -34,8 +34,11 @@ class EpochVerification:
         log_start_offset: int,
         recovery_point: int,
         findings: Findings,
+        is_foreign: bool,
     ) -> None:
+        """`is_foreign`: the checkpoint is that of another log, so it is not compared."""
         # Constant after construction
+        self._is_foreign = is_foreign
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
         self._path = join(directory, LEADER_EPOCH_CHECKPOINT)
@@ -43,8 +46,8 @@ class EpochVerification:
         self._findings = findings
         self.latest = -1
         """The largest epoch so far."""
-        self._is_known = True
-        self._entries = self._read(fs).entries
+        self._is_known = not is_foreign
+        self._entries = LeaderEpochs().entries if is_foreign else self._read(fs).entries
         self._next = 0
 
     def _read(self, fs: FileSystem) -> LeaderEpochs:
@@ -84,6 +87,7 @@ class EpochVerification:
         """Report epochs of the checkpoint that the log does not have."""
         if (
             not self._is_known
+            and not self._is_foreign
             and self.latest >= 0
             and self._recovery_point > self._log_start_offset
         ):

@@ -41,6 +41,8 @@ from storage.log.directory_start import HASH_KEY_BYTES
 from storage.verify.findings import Check, Finding, Findings, LogReport
 
 PARTITION = re.compile(r"\d+")
+PARTITION_OR_ASIDE = re.compile(r"(\d+)(\.aside\..+|\.resync)?")
+"""A log that a resync has put aside, or is filling, is verified by its own path only."""
 STAGING = ".tmp"
 OWN_FILES = {
     META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, RESERVE, METADATA,
@@ -179,7 +181,8 @@ def _identity(fs: FileSystem, directory: str, hash_key: bytes) -> LogIdentity:
     topic_path, _, number = directory.rpartition("/")
     name = topic_path.rpartition("/")[2]
     topic_id = parse_topic_directory(name)
-    partition = int(number) if PARTITION.fullmatch(number) else 0
+    match = PARTITION_OR_ASIDE.fullmatch(number)
+    partition = int(match[1]) if match is not None else 0
     topic = name[: -TOPIC_ID_CHARACTERS - 1]
     if topic_id is None:
         topic, topic_id = name or directory, uuid.UUID(int=0)

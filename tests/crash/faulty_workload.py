@@ -15,6 +15,7 @@ import pytest
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import LogOffline, StorageError
+from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.crash.expected import check_content, check_files, check_keys, read_content
 from tests.crash.workload import Workload
@@ -83,12 +84,15 @@ class FaultyWorkload(Workload):
         for loss in Loss:
             home = LogHome(self.disk.after_crash(loss, self.crash_random))
             log = home.open(epoch=self.epoch + 1, now_ms=self.now_ms)
-            content = check_content(log, self.possible())
-            self.transactions.check(log, content)
+            self._check_recovered(log)
             check_files(home, log)
             check_keys(home, log)
         self.home.failures.clear()
         self.random.choice([self.crash_and_go_on, self.end_process_and_go_on])()
+
+    def _check_recovered(self, log: PartitionLog) -> None:
+        content = check_content(log, self.possible())
+        self.transactions.check(log, content)
 
     def _reopen(self, *, is_clean: bool) -> None:
         self.epoch += 1
