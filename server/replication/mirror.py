@@ -26,7 +26,7 @@ from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 JUDGE_EVERY_MS = 5_000
 """How often an answer is judged that only repeats that there is nothing new: a thousand idle mirrors get
@@ -166,11 +166,13 @@ class Mirror:
         return self.is_asking and self.target is target
 
     @property
+    @any_thread
     def lag(self) -> int:
         """Offsets up to the source's end, as far as it is known."""
         return max(0, self.source_end - self.log.log_end_offset)
 
     @property
+    @any_thread
     def tombstones(self) -> TombstoneWatch:
         """Since when its log lacks no tombstone."""
         return self.own.tombstones
@@ -321,6 +323,7 @@ class Mirror:
             self.happened(Event.DUE, self.reason)
 
     @property
+    @any_thread
     def lag_ms(self) -> int:
         """Since when it lacks something that the source had, in milliseconds; 0 if it lacks nothing."""
         safe_ms = self.tombstones.safe_ms
