@@ -24,9 +24,9 @@ not answer, "problems": {topic: sentence}, "group_offsets": null or {"groups", "
 "with_members", "problems": {group or broker: sentence}} (`server/replication/group_sync.py`),
 "acls_here": null or {"acls", "synced_ms", "problem"} (`server/replication/acl_sync.py`), "partitions":
 [{"topic", "partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag",
-"attempts", "next_attempt_ms", "cut_records", "skipped_records", "resync": null or {"started_ms", "cause",
-"copied", "goal", "remaining_ms"} (`server/replication/resync.py`), "put_aside" (only with GET of the
-link): [{"directory", "size_bytes"}, ...]}, ...]}
+"attempts", "next_attempt_ms", "cut_records", "skipped_records", "resync": null or {"started_ms",
+"cause", "copied", "goal", "remaining_ms"} (`server/replication/resync.py`), "put_aside" (only with GET
+of the link): [{"directory", "size_bytes"}, ...]}, ...]}
 """
 
 from __future__ import annotations

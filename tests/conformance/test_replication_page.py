@@ -7,6 +7,7 @@ committed, aborted and left open, tombstones, and gaps that Kafka's own cleaner 
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from bench.base.apache_kafka import kafka_command
 from bench.base.processes import free_port, running
@@ -27,6 +34,8 @@ from tests.harness.typed_commands import TypedCommands, page_blocks
 PAGE = CHECKOUT / "docs" / "replication.md"
 START_SECONDS_MAX = 240
 TOPIC, KEYS = "users", 40
+RETENTION_MS = 10_000
+"""Of tombstones, where a mirror has to lag for longer."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Row = tuple[int, bytes | None, bytes | None, tuple[int, int], Any]
 
@@ -139,7 +148,7 @@ def test_the_page_mirrors_apache_kafka_and_promotes(peers: Peers) -> None:
     transact(peers.kafka, "aborted", commits=False)
     still_open = transact(peers.kafka, "open", commits=None)
 
-    mirroring, _, verifying = page_blocks(PAGE, "console")
+    mirroring, _, _, verifying = page_blocks(PAGE, "console")
     create, status, consume, promote, delete = mirroring.splitlines()
     peers.kompakt(create)
     until(
@@ -182,7 +191,7 @@ def test_the_page_takes_a_group_along_and_limits_the_link(peers: Peers) -> None:
     commit(peers.kafka, "app", 3, "by hand")
     commit(peers.kafka, "other", 3, "")
 
-    create, status, alter = page_blocks(PAGE, "console")[1].splitlines()
+    create, status, alter = page_blocks(PAGE, "console")[2].splitlines()
     peers.kompakt(create)
     until(
         "the group's offset is here",
@@ -195,6 +204,46 @@ def test_the_page_takes_a_group_along_and_limits_the_link(peers: Peers) -> None:
     peers.kompakt(alter)
     assert peers.status()["bytes_per_second"] is None
     assert committed(peers.broker.bootstrap_servers, "other")[0] < 0
+
+
+def test_the_page_copies_a_partition_once_more_that_may_lack_tombstones(peers: Peers) -> None:
+    admin = AdminClient({"bootstrap.servers": peers.kafka})
+    with suppress(KafkaException):
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
+    retention = ConfigEntry(
+        "delete.retention.ms", str(RETENTION_MS), incremental_operation=AlterConfigOpType.SET
+    )
+    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[retention, policy]
+    )
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    produce(peers.kafka, "none", 0)
+    create = page_blocks(PAGE, "console")[0].splitlines()[0]
+    status, resync, alter = page_blocks(PAGE, "console")[1].splitlines()
+    peers.kompakt(create)
+    until("it is copied", lambda: is_level(peers), lambda: str(peers.status()))
+    peers.kompakt("kompakt replica pause dr")
+    produce(peers.kafka, "none", 0, deletes=True)
+    time.sleep(1.1 * RETENTION_MS / 1000)  # The source has to forget, and only time makes it.
+    peers.kompakt("kompakt replica resume dr")
+
+    until(
+        "it has failed",
+        lambda: peers.status()["partitions"][0]["state"] == "failed",
+        lambda: str(peers.status()),
+    )
+    told = peers.typed.run(*shlex.split(status.removeprefix("$ kompakt "))).stdout
+    assert "kompakt replica resync" in told
+    assert "copying users-0 once more" in peers.kompakt(resync)
+    until("it is copied again", lambda: is_level(peers), lambda: str(peers.status()))
+    compare(
+        read(peers.kafka, "read_committed"),
+        read(peers.broker.bootstrap_servers, "read_committed"),
+    )
+    assert "removing it frees that space" in peers.kompakt(status)
+    peers.kompakt(alter)
+    assert peers.status()["resync"] == "auto"
 
 
 def commit(bootstrap: str, group: str, offset: int, metadata: str) -> None:
