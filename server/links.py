@@ -9,9 +9,9 @@ from server.config.config import BrokerConfig
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import MetadataStore
 from server.replication.acl_sync import AclSync
+from server.replication.groups.local_groups import LocalGroups
 from server.replication.link import Link
 from server.replication.link_spec import LinkSpec
-from server.replication.local_groups import LocalGroups
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.replication import Replication
 from server.replication.requests import FetchBounds

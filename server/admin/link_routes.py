@@ -21,7 +21,7 @@
 A link: {"name", "bootstrap", "properties": names only, "topics", "patterns", "groups", "acls",
 "compaction", "resync": "manual" or "auto", "bytes_per_second", "paused", "reason": why the source does
 not answer, "problems": {topic: sentence}, "group_offsets": null or {"groups", "synced_ms", "waiting",
-"with_members", "problems": {group or broker: sentence}} (`server/replication/group_sync.py`),
+"with_members", "problems": {group or broker: sentence}} (`server/replication/groups/group_sync.py`),
 "acls_here": null or {"acls", "synced_ms", "problem"} (`server/replication/acl_sync.py`), "partitions":
 [{"topic", "partition", "state", "since_ms", "reason", "end", "synced_end", "source_end", "lag",
 "attempts", "next_attempt_ms", "cut_records", "skipped_records", "resync": null or {"started_ms",

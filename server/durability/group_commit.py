@@ -126,7 +126,7 @@ class GroupCommit:
         return future
 
     async def rest(self, log: PartitionLog) -> None:
-        """Sync everything in `log`, and wait until no round has it any more: a truncation or a swap must
+        """Sync everything in `log`, and wait until no round has it: a truncation or a swap must
         not meet a sync. Nothing may be appended meanwhile.
 
         A failed sync takes the log offline, as always; nothing is raised.

@@ -28,12 +28,13 @@ from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.client.pauses import MIRROR, Pauses
 from server.replication.acl_sync import AclFacts, AclSync
+from server.replication.aside_logs import AsideLog
 from server.replication.copying import SourceCopier
 from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
-from server.replication.group_sync import GroupFacts, GroupSync
+from server.replication.groups.group_sync import GroupFacts, GroupSync
+from server.replication.groups.local_groups import LocalGroups
 from server.replication.link_spec import LinkSpec
-from server.replication.local_groups import LocalGroups
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.requests import FetchBounds
@@ -47,7 +48,6 @@ from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
-from storage.log.aside_logs import AsideLog
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -262,11 +262,9 @@ class Link:
     async def put_aside(self) -> dict[TopicPartition, list[AsideLog]]:
         """Returns the logs that resyncs have put aside, of partitions that have some. Raises
         StorageError."""
-        found = {
-            partition: await self._writer.put_aside(mirror.log)
-            for partition, mirror in list(self._mirrors.items())
-        }
-        return {partition: logs for partition, logs in found.items() if logs}
+        logs = [mirror.log for mirror in self._mirrors.values()]
+        found = await self._writer.put_aside(*logs)
+        return {log.topic_partition: found[log.directory] for log in logs if log.directory in found}
 
     def mirrors_of(self, topic: str) -> list[Mirror]:
         """Returns the mirrors of one topic's partitions."""

@@ -14,6 +14,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import CorruptBatch, UnsupportedMagic
 from protocol.wire.numbers import Epoch, Offset
 from server.durability.group_commit import GroupCommit
+from server.replication.aside_logs import AsideLog, aside_logs
 from server.replication.findings import Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import Fetched
@@ -26,7 +27,6 @@ from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import BatchRun, check_run, takes_long
 from storage.files.errors import CutRefused, StorageError
 from storage.files.files import FileSystem
-from storage.log.aside_logs import AsideLog, aside_logs
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
@@ -155,9 +155,10 @@ class MirrorWriter:
         except StorageError as error:
             self._failed(mirror, error)
 
-    async def put_aside(self, log: PartitionLog) -> list[AsideLog]:
-        """Returns the logs that resyncs have put aside of this one. Raises StorageError."""
-        return await self._disk.run(aside_logs, self._files, log.directory)
+    async def put_aside(self, *logs: PartitionLog) -> dict[str, list[AsideLog]]:
+        """Returns the logs that resyncs have put aside of these, by their directories. Raises
+        StorageError."""
+        return await self._disk.run(aside_logs, self._files, [log.directory for log in logs])
 
     async def finish(self, mirror: Mirror) -> None:
         """Make a stopped mirror's log fit to be written by producers, durably.

@@ -178,6 +178,34 @@ async def test_what_is_durable_already_does_not_wait(timed: TimedRounds) -> None
     await commit.stop()
 
 
+async def test_a_log_rests_once_no_round_has_it(timed: TimedRounds) -> None:
+    """Also a round that was scheduled while the one ran that made everything durable."""
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await rounds(timed, 1)
+    resting = asyncio.ensure_future(commit.rest(log))
+    timed.gate.release()
+    await rounds(timed, 2)
+    assert log.high_watermark == 1
+    assert not resting.done(), "the second round has it"
+
+    timed.gate.release()
+
+    await asyncio.wait_for(resting, 30)
+    assert not timed.dirty
+    await commit.stop()
+
+
+async def test_a_log_that_is_offline_rests_at_once(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    log.offline_reason = "Input/output error"
+    await asyncio.wait_for(commit.rest(log), 30)
+    await commit.stop()
+
+
 async def test_a_failed_sync_acknowledges_nothing(timed: TimedRounds) -> None:
     commit, _ = group_commit_over(timed)
     log: Any = TimedLog()

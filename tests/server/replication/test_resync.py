@@ -42,7 +42,7 @@ def test_a_failed_partition_is_resynced_unless_another_topic_has_its_name_or_non
         assert bool(reason) == (never or (needs_it and not puts_aside)), reason
 
 
-@pytest.mark.parametrize("state", set(MirrorState) - {MirrorState.FAILED})
+@pytest.mark.parametrize("state", sorted(set(MirrorState) - {MirrorState.FAILED}))
 def test_only_a_failed_partition_is_resynced(state: MirrorState) -> None:
     cause = Guard.MISSED_TOMBSTONES
     assert refusal_of_resync(state, cause, puts_aside=True, is_offline=False)

@@ -1,4 +1,4 @@
-"""Finds the logs that resyncs of a partition have put aside beside its log.
+"""Finds the logs that resyncs have put aside beside the logs of partitions.
 
 <partition>.aside.<end offset>/       a whole log, which only an operator removes, or the deletion of
 <partition>.aside.<end offset>.<n>/   its topic
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from storage.files.errors import MissingFile
@@ -14,7 +15,7 @@ from storage.files.files import FileSystem
 from storage.files.paths import ASIDE, join
 from storage.threads import any_thread
 
-_SUFFIX = re.compile(r"\.\d+(\.\d+)?", re.ASCII)
+_NAME = re.compile(rf"(\d+){re.escape(ASIDE)}\.\d+(?:\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +27,23 @@ class AsideLog:
 
 
 @any_thread
-def aside_logs(fs: FileSystem, log_directory: str) -> list[AsideLog]:
-    """Returns the logs that were put aside of the log in this directory. Raises DiskError."""
-    topic, _, partition = log_directory.rpartition("/")
-    prefix = partition + ASIDE
-    names = [
-        name
-        for name in _names(fs, topic)
-        if name.startswith(prefix) and _SUFFIX.fullmatch(name.removeprefix(prefix))
-    ]
-    return [
-        AsideLog(directory=join(topic, name), size_bytes=_size(fs, join(topic, name)))
-        for name in sorted(names)
-    ]
+def aside_logs(fs: FileSystem, log_directories: Iterable[str]) -> dict[str, list[AsideLog]]:
+    """Returns the logs that were put aside of the logs in these directories, by directory; only of those
+    that have some.
+
+    Reads each topic's directory once. Raises DiskError.
+    """
+    wanted = set(log_directories)
+    found: dict[str, list[AsideLog]] = {}
+    for topic in sorted({each.rpartition("/")[0] for each in wanted}):
+        for name in sorted(_names(fs, topic)):
+            match = _NAME.fullmatch(name)
+            of = None if match is None else join(topic, match[1])
+            if of in wanted:
+                directory = join(topic, name)
+                aside = AsideLog(directory=directory, size_bytes=_size(fs, directory))
+                found.setdefault(of, []).append(aside)
+    return found
 
 
 def _size(fs: FileSystem, directory: str) -> int:

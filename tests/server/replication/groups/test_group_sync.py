@@ -23,12 +23,12 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.coordination.groups.committed_offsets import CommittedOffsets
-from server.replication import group_sync
 from server.replication import link as link_module
-from server.replication.group_offsets import Commit, GroupRefused
-from server.replication.group_round import GroupRound
-from server.replication.group_sync import GroupSync
-from server.replication.local_groups import LocalGroups
+from server.replication.groups import group_sync
+from server.replication.groups.group_offsets import Commit, GroupRefused
+from server.replication.groups.group_round import GroupRound
+from server.replication.groups.group_sync import GroupSync
+from server.replication.groups.local_groups import LocalGroups
 from server.replication.state_table import MirrorState
 from storage.formats.topic_partition import TopicPartition
 from tests.harness.group_requests import AT_ONCE, stabilize

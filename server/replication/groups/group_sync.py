@@ -23,17 +23,17 @@ from protocol.wire.numbers import Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
-from server.replication.group_offsets import (
+from server.replication.groups.group_offsets import (
     Commit,
     GroupRefused,
     Waits,
     clamped,
     commit_to_write,
 )
-from server.replication.group_round import Commits, GroupRound
-from server.replication.local_groups import HasMembers
+from server.replication.groups.group_round import Commits, GroupRound
+from server.replication.groups.local_groups import HasMembers
+from server.replication.groups.source_groups import committed_by, groups_of
 from server.replication.mirror import Mirror
-from server.replication.source_groups import committed_by, groups_of
 from server.replication.state_table import MirrorState
 from server.runtime.tasks import guarded
 from server.runtime.turns import Pace, Turns

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cleaner.rules.text import count_text
-from server.replication.group_offsets import Commit
+from server.replication.groups.group_offsets import Commit
 from storage.formats.topic_partition import TopicPartition
 
 GROUPS_MAX = 10_000

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.wire.numbers import Epoch, Offset
-from server.replication.group_offsets import Commit, Waits, clamped, commit_to_write
+from server.replication.groups.group_offsets import Commit, Waits, clamped, commit_to_write
 
 
 def commit(offset: int, epoch: int = 3, metadata: str = "m") -> Commit:

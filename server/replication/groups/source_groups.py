@@ -19,7 +19,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
-from server.replication.group_offsets import Commit, GroupRefused
+from server.replication.groups.group_offsets import Commit, GroupRefused
 from server.replication.slots import ONE_GROUP_UNTIL_FETCH
 from server.runtime.turns import Pace, Turns
 from storage.formats.topic_partition import TopicPartition

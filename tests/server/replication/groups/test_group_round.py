@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from protocol.wire.numbers import Epoch, Offset
-from server.replication import group_round
-from server.replication.group_offsets import Commit
-from server.replication.group_round import Commits, GroupRound
+from server.replication.groups import group_round
+from server.replication.groups.group_offsets import Commit
+from server.replication.groups.group_round import Commits, GroupRound
 from storage.formats.topic_partition import TopicPartition
 
 

@@ -15,7 +15,7 @@ from protocol.wire.numbers import Epoch, Offset
 from server.coordination.groups.committed_offsets import CommittedOffsets
 from server.coordination.groups.offset_checks import OUTSIDE
 from server.coordination.groups.offset_commands import OffsetCommands
-from server.replication.group_offsets import Commit, GroupRefused
+from server.replication.groups.group_offsets import Commit, GroupRefused
 from server.runtime.tasks import to_its_end
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread

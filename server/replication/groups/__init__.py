@@ -1,0 +1,1 @@
+"""Committed offsets of the source's groups, which go along with mirrors."""
