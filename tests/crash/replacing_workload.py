@@ -45,6 +45,8 @@ class ReplacingWorkload(Workload):
 
     def _reopen(self, *, is_clean: bool) -> None:
         super()._reopen(is_clean=is_clean)
+        if is_clean:
+            self.check_beside(self.disk)
         self.find_out_what_was_left()
 
     def find_out_what_was_left(self) -> None:
@@ -84,10 +86,6 @@ class ReplacingWorkload(Workload):
         self.changes += 1
         self.asides |= asides(self.disk)
         self.replaced += 1
-
-    def restart(self) -> None:
-        super().restart()
-        self.check_beside(self.disk)
 
     # ---------------------------------------------------------------- what a crash may leave
 
