@@ -207,6 +207,16 @@ def test_unfinished_pass_of_the_old_log_does_not_bound_cuts_of_the_new_one() -> 
     assert values(log) == [(1, b"1")]
 
 
+def test_clean_offset_of_the_old_log_is_not_that_of_the_new_one() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home)
+    log.roll(0)
+    log.cleaning.commit_clean_offset(Offset(4), generation=log.generation)
+    log.replace_with(filled_copy(home, log, [1, 2, 9]), puts_aside=False)
+    assert log.clean_offset == 1
+    assert after_power_cut(home).open().clean_offset == 1
+
+
 def test_replaced_log_needs_no_sync() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
