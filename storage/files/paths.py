@@ -9,6 +9,9 @@
     cut.<offset>.<n>
 <topic>.<topic id>/<partition>.checkpoint | .checkpoint.part
     and in a standby's copy    .checkpoint.download | .checkpoint.install
+<topic>.<topic id>/<partition>.resync/                    a copy of the log that a resync is filling
+<topic>.<topic id>/<partition>.aside.<end offset>[.<n>]/  a log that a resync has replaced
+<topic>.<topic id>/<partition>.aside.part/                the same, until the new log is committed
 """
 
 from __future__ import annotations

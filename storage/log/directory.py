@@ -12,16 +12,14 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 
 from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
-from storage.files.files import FileSystem, Lock, remove_tree_durably
+from storage.files.files import FileSystem, Lock
 from storage.files.paths import (
     CLEAN_SHUTDOWN,
     DELETED,
     LOCK,
-    copy_directory,
     join,
     topic_directory,
 )
@@ -29,6 +27,7 @@ from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
+from storage.log.copies import LogCopies
 from storage.log.directory_service import DirectoryService
 from storage.log.directory_start import (
     any_topic,
@@ -115,6 +114,7 @@ class LogDirectory:
         self._hash_key = started.hash_key
         self._was_clean = started.was_clean
         self._service = DirectoryService(fs, path, self._take_logs_offline)
+        self._copies = LogCopies(fs, self._service)
         self.new_logs = NewLogs(fs, path, self._service)
         """Makes the files of new logs, and makes them safe."""
         # State
@@ -124,8 +124,6 @@ class LogDirectory:
         self._on_failure = self.disk_failed
         # In the order in which they were opened; any thread adds and removes single logs.
         self._logs: dict[PartitionLog, None] = {}
-        # The copies that resyncs are filling; any thread adds and removes single ones.
-        self._copies: dict[PartitionLog, None] = {}
 
     @property
     def directory_id(self) -> str:
@@ -272,25 +270,7 @@ class LogDirectory:
             DirectoryOffline, LogOffline: the directory is out of service, or the topic was deleted.
             StorageError: the disk failed.
         """
-        self._service.check_present()
-        self._service.check_online()
-        identity = replace(log.identity, directory=copy_directory(log.directory))
-        for copy in tuple(self._copies):
-            if copy.directory == identity.directory:
-                self.drop_copy(copy)
-        self._fs.remove_tree(identity.directory)
-        opening = replace(self._opening(), leader_epoch=log.leader_epoch)
-        check = self._service.check_present
-        copy = plan_log(
-            self._fs, identity, log.config, opening, self._jitter(), check_directory=check
-        )
-        self._copies[copy] = None
-        if self.offline_reason is not None:
-            copy.go_offline(self.offline_reason)
-        if log.is_retired:
-            self._retire_copy(copy)
-        copy.truncate_fully_and_start_at(start_offset)
-        return copy
+        return self._copies.begin(log, start_offset, self._opening(), self._jitter())
 
     def drop_copy(self, copy: PartitionLog) -> None:
         """Close a copy and remove its directory. A worker thread. Dropping twice is allowed.
@@ -298,16 +278,7 @@ class LogDirectory:
         Raises:
             DiskError: the disk failed; opening the partition removes the directory.
         """
-        self._retire_copy(copy)
-        copy.wait_for_commit()
-        with self._service.failed_syncs_are_final():
-            remove_tree_durably(self._fs, copy.directory)
-
-    def _retire_copy(self, copy: PartitionLog) -> None:
-        self._copies.pop(copy, None)
-        if not copy.is_retired:
-            copy.retire()
-        copy.new_files.give_up()
+        self._copies.drop(copy)
 
     # ---------------------------------------------------------------- deletion
 
@@ -340,11 +311,7 @@ class LogDirectory:
                     # No client knows the log, because its creation failed.
                     log.retire()
                 log.new_files.give_up()
-        for copy in tuple(self._copies):
-            if copy.topic_id in topic_ids:
-                self._retire_copy(copy)
-                # A replacement may be running.
-                copy.wait_for_commit()
+        self._copies.forget(topic_ids)
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the time after which all logs, including those opened later, forget idle producers."""
@@ -464,8 +431,9 @@ class LogDirectory:
         self._service.disk_failed(error)
 
     def _take_logs_offline(self, reason: str) -> None:
-        for log in (*self.logs(), *self._copies):
+        for log in self.logs():
             log.go_offline(reason)
+        self._copies.go_offline(reason)
 
     def close(self) -> None:
         """Write the marker of a clean stop and release the lock. Every log must be closed before.
@@ -477,8 +445,7 @@ class LogDirectory:
         """
         try:
             if self.offline_reason is None:
-                for copy in tuple(self._copies):
-                    self.drop_copy(copy)
+                self._copies.drop_all()
                 self._fs.write_bytes(join(self.path, CLEAN_SHUTDOWN), b"clean\n")
                 self._fs.sync_directory(self.path)
         finally:

@@ -181,15 +181,14 @@ class Replacement:
 
     def _finish(self, segments: tuple[Segment, ...]) -> str | None:
         """Do steps 4 to 6. Returns the directory of the log that was put aside."""
-        log, states = self._log, self._copy.states
+        log = self._log
         aside = finish_aside(self._fs, log.identity.directory)
         for staged in self._staged:
             for kind in KINDS:
                 self._fs.rename(staged.staged_path(kind), staged.final_path(kind))
         self._fs.sync_directory(log.identity.directory)
-        gone = log.segments.replace(
-            segments, self._copy.offsets.start, lambda: log.states.replace_with(states)
-        )
+        take_states = log.states.replacement_by(self._copy.states)
+        gone = log.segments.replace(segments, self._copy.offsets.start, take_states)
         for segment in gone:
             segment.files.remove_at_once()
         log.commits.remove_unlisted()

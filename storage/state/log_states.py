@@ -8,7 +8,7 @@ that no manifest lists, these files always give the current state.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from protocol.records.batch_tally import BatchTally
 from protocol.records.control_record import ControlType, TransactionMarker
@@ -350,15 +350,21 @@ class LogStates:
             transactions.keep_ended(before, end_offset)
         self._producers, self._transactions = producers, transactions
 
-    def replace_with(self, other: LogStates) -> None:
-        """Take the loaded states of another log, all of which is readable. They are not in the files.
+    def replacement_by(self, other: LogStates) -> Callable[[], None]:
+        """Returns the short function that takes the states of another log, all of which is readable.
 
-        Call `load` on both before: a reader's thread that loads must not overwrite what this sets.
+        Call `load` on both before: a reader's thread that loads must not overwrite what this sets. The
+        files are those of the old log until `write_replaced`.
         """
-        self._producers = other.producers
-        self._transactions = other.transactions
-        self._epochs, self._epochs_are_dirty = other.epochs, True
-        self._aborted, self._aborted_are_dirty = other.aborted, True
+        producers, epochs, aborted = other.producers, other.epochs, other.aborted
+        transactions = _open_in(producers)
+
+        def take() -> None:
+            self._producers, self._transactions = producers, transactions
+            self._epochs, self._epochs_are_dirty = epochs, True
+            self._aborted, self._aborted_are_dirty = aborted, True
+
+        return take
 
     def write_replaced(self, end_offset: Offset) -> None:
         """Write the states of the other log, whose end is `end_offset`, in place of the old files."""

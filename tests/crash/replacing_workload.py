@@ -41,10 +41,13 @@ class ReplacingWorkload(Workload):
         self._swap_in(copy)
         self.take_copy()
         assert seen_of(self.log) == self.copy_seen
+        assert self.log.clean_offset == self.log.cut_offset_min == self.start
         self.copy = None
 
     def _reopen(self, *, is_clean: bool) -> None:
         super()._reopen(is_clean=is_clean)
+        if is_clean:
+            self.check_beside(self.disk)
         self.find_out_what_was_left()
 
     def find_out_what_was_left(self) -> None:
@@ -85,10 +88,6 @@ class ReplacingWorkload(Workload):
         self.asides |= asides(self.disk)
         self.replaced += 1
 
-    def restart(self) -> None:
-        super().restart()
-        self.check_beside(self.disk)
-
     # ---------------------------------------------------------------- what a crash may leave
 
     def possible(self) -> list[Possible]:
@@ -106,6 +105,7 @@ class ReplacingWorkload(Workload):
         is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
         if is_copy:
             assert seen_of(log) == self.copy_seen
+            assert log.clean_offset == log.cut_offset_min == log.log_start_offset
         else:
             self.transactions.check(log, content)
         self.check_beside(disk, is_replaced=is_copy)

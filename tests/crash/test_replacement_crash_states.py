@@ -115,12 +115,12 @@ def old_snapshots_kept(patch: Patch) -> None:
 
 
 def old_epochs_and_aborted_transactions_kept(patch: Patch) -> None:
-    def careless(self: LogStates, other: LogStates) -> None:
-        replace(self, other)
+    def careless(self: LogStates, end_offset: Offset) -> None:
         self._epochs_are_dirty = self._aborted_are_dirty = False
+        write(self, end_offset)
 
-    replace = LogStates.replace_with
-    patch.setattr(LogStates, "replace_with", careless)
+    write = LogStates.write_replaced
+    patch.setattr(LogStates, "write_replaced", careless)
 
 
 def old_segments_kept_after_a_crash(patch: Patch) -> None:

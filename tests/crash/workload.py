@@ -385,7 +385,7 @@ class Workload:
         self.other = (kept, self.start, min(self.synced_end, cut))
         self.log.truncate_to(Offset(offset))
         self.changes += offset < end
-        self._truncated(kept, self.start)
+        self._truncated(kept, self.start, is_cut=offset < end)
 
     def truncate_fully(self) -> None:
         offset = self.log.log_end_offset + self.random.randrange(5)
@@ -394,11 +394,12 @@ class Workload:
         self.changes += 1
         self._truncated({}, offset)
 
-    def _truncated(self, kept: Content, start: int) -> None:
+    def _truncated(self, kept: Content, start: int, *, is_cut: bool = True) -> None:
         self.records, self.start, self.other = kept, start, None
         end = self.log.log_end_offset
-        # A log that is cut to nothing starts over.
-        self.transactions.cut(end if start < end else 0)
+        if is_cut:
+            # A log that is cut to nothing starts over.
+            self.transactions.cut(end if start < end else 0)
         self.synced_end = min(self.synced_end, self.log.log_end_offset)
         self.synced_end = max(self.synced_end, start)
         self.sync()

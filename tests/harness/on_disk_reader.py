@@ -146,7 +146,7 @@ def batch_at(data: bytes, at: int, end_offset: int) -> Batch | None:
 
 # ---------------------------------------------------------------- manifest
 
-HEADER = struct.Struct(">4sHHH2xqq16siiqqq")
+HEADER = struct.Struct(">4sHHHHqq16siiqqq")
 ROW = struct.Struct(">qqi4xqqqqqqqqqq")
 ROW_FIELDS = (
     "base_offset",
@@ -180,8 +180,8 @@ class Manifest:
 def read_manifest(directory: Path) -> Manifest:
     data = (directory / "manifest").read_bytes()
     check(xxhash.xxh3_64_intdigest(data[:-8]) == int.from_bytes(data[-8:]), "the checksum fits")
-    magic, format_, header_size, row_size, *values = HEADER.unpack_from(data)
-    check((magic, format_) == (b"KMAN", 1), "magic and format")
+    magic, format_, header_size, row_size, flags, *values = HEADER.unpack_from(data)
+    check((magic, format_) == (b"KMAN", 2 if flags & 4 else 1), "magic and format")
     version, generation, topic_id, partition, count, log_start, clean, truncate_to = values
     check(len(data) == header_size + count * row_size + 8, "the sizes fit")
     rows = [

@@ -1,7 +1,7 @@
 """A log that a copy has replaced is the copy, and goes on like any log.
 
 Random logs and copies, both with transactions, epochs and the gaps that compaction leaves. After each
-replacement what clients see is what they would have seen of the copy: records, epochs, producers, aborted
+replacement clients see what they would have seen of the copy: records, epochs, producers, aborted
 transactions, the last stable offset. Then appends, cuts, cleaning passes and restarts follow, and after
 each step the log is compared with the model (`tests/crash/replacing_workload.py`).
 """

@@ -24,7 +24,9 @@ from server.metadata.store import Delete, Put
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended, PartitionLog
+from storage.log.replacement import Replacement
 from tests.harness import on_disk_reader, on_disk_sidecars
+from tests.harness.copied_log import begin_copy
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import index
 from tests.harness.log_builder import batch_of, marker_of, records_in, run_of, valid
@@ -451,3 +453,31 @@ def test_control_records_are_as_described(tmp_path: Path) -> None:
     assert value == bytes([0, 0, 0, 0, 0, 3])
     assert log.records() == []
     assert read_header(batch).is_control
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_log_that_a_copy_has_replaced_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool
+) -> None:
+    disk = OnDisk(tmp_path)
+    disk.append(3)
+    disk.log.roll(0)
+    disk.append(4)
+    copy = begin_copy(disk.home, disk.log, 2)
+    copy.append_as_follower(
+        run_of(*(batch_of([(b"k", b"v")], base_offset=at, leader_epoch=0) for at in (2, 6, 8))),
+        now_ms=0,
+    )
+    if not is_finished:
+        monkeypatch.setattr(Replacement, "_finish", lambda *_: None)
+        monkeypatch.setattr(PartitionLog, "retire", lambda _: None)
+    aside = disk.log.replace_with(copy, puts_aside=True)
+
+    assert disk.offsets() == [2, 6, 8]
+    if aside is not None:
+        log = read_log(Path(aside))
+        assert Path(aside).name == "0.aside.7"
+        assert [record[0] for record in log.records()] == list(range(7))
+        assert log.manifest.rows[-1]["end_offset"] == 7
+        assert read_epochs(disk.directory) == [(0, 2)]
+    assert (aside is not None) == is_finished

@@ -17,12 +17,13 @@ import pytest
 from storage.files.errors import (
     DirectoryLocked,
     DiskError,
+    LinksRefused,
     MissingFile,
     NoSpace,
     NotCached,
     SyncFailed,
 )
-from storage.files.files import FileSystem
+from storage.files.files import FileSystem, remove_tree_durably
 from storage.files.local_files import LocalFileSystem
 from tests.harness.cold_fs import evict
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -230,6 +231,70 @@ def test_directory_tree_is_made_listed_renamed_and_removed(place: tuple[FileSyst
     fs.remove_tree(f"{home}/u")
     fs.remove_tree(f"{home}/u")
     assert not fs.exists(f"{home}/u")
+
+
+def test_linked_file_has_two_names_and_lives_while_one_is_left(
+    place: tuple[FileSystem, str],
+) -> None:
+    fs, home = place
+    file = fs.open(f"{home}/f", create=True)
+    file.append([b"abc"])
+    fs.link(f"{home}/f", f"{home}/g")
+    file.append([b"d"])
+    file.close()
+    fs.unlink(f"{home}/f")
+    assert fs.list(home) == ["g"]
+    assert fs.read_bytes(f"{home}/g") == b"abcd"
+
+
+def test_link_over_an_existing_name_or_of_a_missing_file_is_refused(
+    place: tuple[FileSystem, str],
+) -> None:
+    fs, home = place
+    for name in "fg":
+        fs.write_bytes(f"{home}/{name}", name.encode())
+    with pytest.raises(DiskError) as caught:
+        fs.link(f"{home}/f", f"{home}/g")
+    assert caught.value.errno == errno.EEXIST
+    with pytest.raises(MissingFile):
+        fs.link(f"{home}/missing", f"{home}/h")
+    assert fs.read_bytes(f"{home}/g") == b"g"
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_file_system_without_hard_links_refuses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(source: str, target: str) -> None:
+        raise OSError(number, "no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    with pytest.raises(LinksRefused, match=f"link {tmp_path}/f: no links here"):
+        LocalFileSystem().link(f"{tmp_path}/f", f"{tmp_path}/g")
+
+
+def test_link_that_is_not_synced_is_lost_and_the_file_is_not() -> None:
+    disk = MemoryFileSystem()
+    disk.make_directory("/a")
+    disk.sync_directory("/")
+    disk.write_bytes("/a/f", b"x")
+    disk.sync_directory("/a")
+    disk.link("/a/f", "/a/g")
+    assert disk.after_crash(Loss.EVERYTHING, Random(0)).list("/a") == ["f"]
+    disk.sync_directory("/a")
+    left = disk.after_crash(Loss.EVERYTHING, Random(0))
+    assert (left.read_bytes("/a/f"), left.read_bytes("/a/g")) == (b"x", b"x")
+
+
+def test_tree_that_is_removed_durably_does_not_come_back() -> None:
+    disk = MemoryFileSystem()
+    disk.make_directory("/a/b")
+    for path in ("/", "/a"):
+        disk.sync_directory(path)
+    remove_tree_durably(disk, "/a/b")
+    assert disk.after_crash(Loss.EVERYTHING, Random(0)).list("/a") == []
+    disk.remove_tree("/a")
+    remove_tree_durably(disk, "/a/b")
 
 
 def test_open_file_outlives_its_name(place: tuple[FileSystem, str]) -> None:

@@ -11,6 +11,8 @@ from storage.files.paths import (
     LOG,
     SEGMENT_KINDS,
     SegmentFile,
+    aside_directory,
+    copy_directory,
     cut_file,
     parse_segment_file,
     parse_snapshot_file,
@@ -18,6 +20,7 @@ from storage.files.paths import (
     segment_file,
     snapshot_file,
     topic_directory,
+    unfinished_aside_directory,
 )
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
@@ -44,6 +47,19 @@ def test_names_on_disk_are_these() -> None:
 @given(OFFSETS)
 def test_snapshot_names_are_understood_again(offset: int) -> None:
     assert parse_snapshot_file(snapshot_file(offset)) == offset
+
+
+def test_directories_beside_a_log_are_no_partitions() -> None:
+    log = "/data/orders.AAAAAAAAAAAAAAAAAAAAAA/12"
+    paths = [
+        copy_directory(log),
+        unfinished_aside_directory(log),
+        aside_directory(log, 345),
+        aside_directory(log, 345, 1),
+    ]
+    names = ["12.resync", "12.aside.part", "12.aside.345", "12.aside.345.1"]
+    assert paths == [log.replace("/12", f"/{name}") for name in names]
+    assert not any(name.isdecimal() for name in names)
 
 
 @given(st.uuids(), st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True))

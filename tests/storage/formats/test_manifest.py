@@ -33,6 +33,7 @@ MANIFESTS = st.builds(
     truncate_to=INT64,
     has_aborted_file=st.booleans(),
     has_unfinished_pass=st.booleans(),
+    has_foreign_states=st.booleans(),
     segments=st.lists(ROWS, max_size=4).map(tuple),
 )
 
@@ -69,6 +70,14 @@ def test_bytes_on_disk_are_these() -> None:
     assert data[12:76] == struct.pack(">qq16siiqqq", 7, 2, uuid.UUID(int=5).bytes, 3, 2, 10, 20, -1)
     assert data[76:180] == struct.pack(">qqiiqq8q", 0, 6, 1, 0, 20, 100, *[-1] * 8)
     assert data[-8:] == struct.pack(">Q", xxhash.xxh3_64_intdigest(data[:-8]))
+
+
+def test_states_of_another_log_are_a_format_of_its_own() -> None:
+    """A release that does not know the flag must not read the states of the old log as its own."""
+    foreign = replace(EXAMPLE, has_foreign_states=True)
+    data = encode_manifest(foreign)
+    assert data[4:12] == struct.pack(">HHHH", 2, 76, 104, 4)
+    assert decode_manifest(data, "m") == foreign
 
 
 def test_any_flipped_bit_and_any_cut_is_damage() -> None:

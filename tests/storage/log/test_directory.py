@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from protocol.wire.numbers import Epoch
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import (
     DamagedFile,
     DirectoryLocked,
@@ -26,7 +26,8 @@ from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
 from storage.log.directory import LogDirectory
 from storage.log.log import Appended, PartitionLog
-from tests.harness.log_builder import batch_of, valid
+from storage.log.sync_rounds import SyncRounds
+from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -368,3 +369,138 @@ def test_a_file_that_a_directory_with_topics_must_have_is_not_created_again(name
 
     with pytest.raises(DamagedFile, match=f"/data/{name} is damaged: it is missing, although"):
         opened(disk)
+
+
+# ---------------------------------------------------------------- copies of logs
+
+
+def copied(directory: LogDirectory, log: PartitionLog, offset: int = 2) -> PartitionLog:
+    copy = directory.begin_copy(log, Offset(offset))
+    batch = batch_of([(b"k", b"copied")], base_offset=offset, leader_epoch=0)
+    copy.append_as_follower(run_of(batch), now_ms=0)
+    return copy
+
+
+def test_copy_starts_at_the_offset_and_is_no_log_of_the_directory() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    log.lead_above(Epoch(6))
+    copy = directory.begin_copy(log, Offset(7))
+    assert (copy.log_start_offset, copy.log_end_offset, copy.high_watermark) == (7, 7, 7)
+    assert (copy.topic_partition, copy.topic_id) == (log.topic_partition, log.topic_id)
+    assert copy.leader_epoch == 7
+    assert directory.logs() == (log,)
+    assert directory.partitions_on_disk("orders", TOPIC_ID) == [0]
+
+
+def test_log_is_replaced_by_its_copy_over_a_start() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    directory.raise_epoch(Epoch(0))
+    log.lead_above(Epoch(0))
+    copy = copied(directory, log)
+    aside = log.replace_with(copy, puts_aside=True)
+    directory.drop_copy(copy)
+    assert aside == f"{log.directory}.aside.1"
+    assert directory.partitions_on_disk("orders", TOPIC_ID) == [0]
+    assert directory.used_partitions("orders", TOPIC_ID, 0) == [0]
+
+    again = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    (record,) = read_all(again.open_log(ORDERS, TOPIC_ID, SMALL))
+    assert (record.offset, record.value) == (2, b"copied")
+
+
+def test_new_copy_removes_the_earlier_one() -> None:
+    directory = opened(MemoryFileSystem())
+    log = create_log(directory)
+    first = copied(directory, log)
+    second = directory.begin_copy(log, Offset(5))
+    assert first.is_retired
+    assert (second.log_start_offset, second.log_end_offset) == (5, 5)
+
+
+def test_dropped_copy_leaves_nothing() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    log.lead_above(Epoch(0))
+    copy = copied(directory, log)
+    for _ in range(2):
+        directory.drop_copy(copy)
+    topic = log.directory.rpartition("/")[0]
+    assert disk.after_crash(Loss.EVERYTHING, Random(0)).list(topic) in ([], ["0"])
+    with pytest.raises(LogOffline):
+        log.replace_with(copy, puts_aside=False)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_start_removes_a_copy(is_clean: bool) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    copied(directory, log).sync()
+    log.sync()
+    if is_clean:
+        stop(directory)
+    disk = disk.after_crash(Loss.NOTHING, Random(0))
+    opened(disk).open_log(ORDERS, TOPIC_ID, SMALL)
+    assert disk.list(log.directory.rpartition("/")[0]) == ["0"]
+
+
+def test_failed_sync_of_a_copy_takes_the_directory_offline_with_all_logs() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    copy = copied(directory, log)
+    disk.faults.fail("sync", errno.EIO, path="resync")
+    with pytest.raises(SyncFailed):
+        copy.sync()
+    assert directory.offline_reason is not None
+    assert log.offline_reason == copy.offline_reason == directory.offline_reason
+    with pytest.raises(DirectoryOffline):
+        directory.begin_copy(log, Offset(0))
+
+
+def test_failed_sync_of_a_log_takes_copies_offline() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    copy = copied(directory, log)
+    append(log)
+    disk.faults.fail("sync", errno.EIO, path="/0/")
+    with pytest.raises(SyncFailed):
+        log.sync()
+    assert copy.offline_reason == directory.offline_reason is not None
+
+
+def test_topic_is_deleted_with_copies_and_what_was_put_aside() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    log.lead_above(Epoch(0))
+    log.replace_with(copied(directory, log), puts_aside=True)
+    copy = copied(directory, log)
+    log.retire()
+    directory.delete_topic("orders", TOPIC_ID)
+    assert copy.is_retired
+    assert not disk.exists(log.directory.rpartition("/")[0])
+    with pytest.raises(LogOffline):
+        directory.begin_copy(log, Offset(0))
+    directory.drop_copy(copy)
+    assert directory.offline_reason is None
+    assert not disk.exists(log.directory.rpartition("/")[0])
+
+
+def test_round_of_syncs_covers_a_copy() -> None:
+    directory = opened(MemoryFileSystem())
+    log = create_log(directory)
+    copy = copied(directory, log)
+    rounds = SyncRounds()
+    for each in (log, copy):
+        rounds.mark_dirty(each)
+    assert {synced.log: synced.end_offset for synced in rounds.sync_round()} == {log: 0, copy: 3}
+    rounds.close()
