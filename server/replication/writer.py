@@ -149,11 +149,8 @@ class MirrorWriter:
 
     async def drop_copy(self, mirror: Mirror) -> None:
         """Remove the copy that a resync has left, if any."""
-        try:
-            async with mirror.writing:
-                await to_its_end(self._drop_copy(mirror))
-        except StorageError as error:
-            self._failed(mirror, error)
+        async with mirror.writing:
+            await to_its_end(self._drop_copy(mirror))
 
     async def put_aside(self, *logs: PartitionLog) -> dict[str, list[AsideLog]]:
         """Returns the logs that resyncs have put aside of these, by their directories. Raises
@@ -225,7 +222,8 @@ class MirrorWriter:
         )
         mirror.swapped(copy)
         self._group_commit.abandon(log)
-        await self._disk.run(self._directory(log).drop_copy, copy.log)
+        mirror.left_over = copy.log
+        await self._drop_copy(mirror)
         text = "nothing is put aside" if aside is None else f"removing {aside} frees its space"
         _log.warning(
             "%s: the resync is complete: offsets %d to %d; the log before ended at %d; %s",
@@ -240,8 +238,13 @@ class MirrorWriter:
         copy = mirror.left_over
         if copy is None:
             return
-        await self._group_commit.rest(copy)
-        await self._disk.run(self._directory(mirror.log).drop_copy, copy)
+        if not copy.is_retired:
+            await self._group_commit.rest(copy)
+        try:
+            await self._disk.run(self._directory(mirror.log).drop_copy, copy)
+        except StorageError as error:
+            partition = mirror.log.topic_partition
+            _log.error("%s: the next start removes the copy of its resync: %s", partition, error)
         self._group_commit.abandon(copy)
         mirror.left_over = None
 

@@ -19,6 +19,8 @@ from server.replication.resync import (
 )
 from server.replication.slot_content import ResyncMemory, resync_of
 from server.replication.state_table import FINAL, Action, Event, Guard, MirrorState
+from storage.files.errors import DiskError, NoSpace
+from storage.log.log import PartitionLog
 from tests.harness.mirror_world import MirrorWorld
 
 LOST_TOMBSTONES = ResyncMemory(Guard.MISSED_TOMBSTONES, puts_aside=False)
@@ -167,6 +169,38 @@ async def test_a_copy_that_took_too_long_leaves_the_log_its_own_cause() -> None:
     await world.writer.drop_copy(world.mirror)
     assert world.mirror.left_over is None
     assert not [name for name in world.copy.fs.list("data/orders") if "resync" in name]
+
+
+async def test_a_copy_that_cannot_be_removed_is_left_to_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await resyncing()
+    fails(world.mirror, Guard.MISSED_TOMBSTONES)
+
+    def fail(_: object) -> None:
+        raise DiskError("remove", "data/orders/0.resync", 5, "I/O error")
+
+    monkeypatch.setattr(world.counter, "drop_copy", fail)
+    await world.writer.drop_copy(world.mirror)
+    assert world.mirror.left_over is None
+    assert world.mirror.cause is Guard.SOURCE_LOST, "its own log is whole"
+
+
+async def test_a_swap_for_which_the_disk_has_no_room_keeps_the_log_and_its_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await resyncing()
+    mirror, before = world.mirror, world.copy.records()
+
+    def fail(*_: object, **__: object) -> None:
+        raise NoSpace("link", "data/orders/0.aside.part", 28, "disk full")
+
+    monkeypatch.setattr(PartitionLog, "replace_with", fail)
+    mirror.slot_committed(0, mirror.slot_content, mirror.target)
+    for _ in range(20):
+        await world._fetch(is_lost=False)
+    assert (mirror.state, mirror.cause) == (MirrorState.FAILED, Guard.SOURCE_LOST)
+    assert world.copy.records() == before
 
 
 async def test_a_topic_that_is_gone_is_a_cause_of_its_own() -> None:
