@@ -25,14 +25,18 @@ TEST_PROCESSES ?= 3
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Protocol, storage and server without the tests that start processes or take seconds each, and without
-# those that send a request, or the largest request, for every API and every array of it. A test of seconds in
+# Protocol, storage and server without the tests that start processes or two brokers, or take seconds each, and
+# without those that send a request, or the largest request, for every API and every array of it. A test of seconds in
 # a quick file is marked `not_quick` (tests/harness/examples.py).
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
     server/topics/test_growth.py server/coordination/groups/consumer/test_group_model.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
     server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
+    server/test_refusals.py server/handlers/test_produce_malformed.py \
+    server/replication/test_mirroring.py server/replication/test_group_sync.py \
+    server/replication/test_acl_sync.py server/replication/test_mirror_simulation.py \
+    server/replication/verify/test_verifications.py \
     server/test_large_requests.py server/test_large_groups.py server/test_waiting_requests.py \
     server/security/test_large_denials.py \
     server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \

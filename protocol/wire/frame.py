@@ -82,17 +82,15 @@ class FrameBuffer:
         self._start = self._end = self._large_end = self._large_size = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Returns memory to receive into, never empty. Release it before the next call.
+        """Returns memory to receive into, never empty. Release it before the next call: while a view is
+        still held, a large frame grows by a copy.
 
         Complete frames stay in memory until they are taken: take them all before receiving
         more, or pause the transport while they wait.
         """
         if self._large is not None and self._large_end < self._large_size:
             if self._large_end == len(self._large):
-                # No view of it exists here, so it can grow in place. (Appending a fresh `bytes(n)`
-                # would cost more than all the rest, because its pages are new each time.)
-                more = min(self._large_size - len(self._large), len(self._large))
-                self._large += _ZEROS[:more]
+                self._large = _grown(self._large, self._large_size)
             return memoryview(self._large)[self._large_end :]
         return memoryview(self._with_room())[self._end :]
 
@@ -181,3 +179,16 @@ class FrameBuffer:
             received, self._start, self._end = fresh, 0, kept
         self._received = received
         return received
+
+
+def _grown(large: bytearray, size_max: int) -> bytearray:
+    """Returns the memory of a large frame at twice its size, in place if possible."""
+    # (A fresh `bytes(n)` would cost more than all the rest, because its pages are new each time.)
+    more = _ZEROS[: min(size_max - len(large), len(large))]
+    try:
+        large += more
+    except BufferError:
+        # The loop watch looks at the frames of a call that takes long, and may keep the view of the last
+        # receive alive for a moment.
+        large = large + more
+    return large

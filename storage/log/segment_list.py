@@ -250,6 +250,9 @@ class SegmentList:
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
             self._offsets.truncate(start_offset, end_offset)
             self._unsynced = [kept[-1]]
+            # A roll by the clock may have come after the truncation listed all rolls. What it sealed is
+            # cut or removed, and its producers are those of the end before.
+            self._rolled = []
         return gone
 
     def begin_replacement(self) -> None:

@@ -16,7 +16,7 @@ from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, sc
 from tests.harness.clients import create_topic
 from tests.harness.typed_commands import TypedCommands
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 300.0
 
 
 class Operator(TypedCommands):

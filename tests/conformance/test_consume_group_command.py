@@ -15,6 +15,9 @@ from tests.harness.clients import create_topic
 from tests.harness.group_run import until
 from tests.harness.typed_commands import TypedCommands
 
+PATIENT = ("--timeout", "300")
+"""On a busy machine a member may end without leaving its group: others then wait for its session."""
+
 
 @pytest.fixture(scope="module")
 def kompakt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TypedCommands]:
@@ -46,7 +49,7 @@ def lag(kompakt: TypedCommands, group: str) -> list[int]:
 
 def test_a_group_goes_on_behind_what_was_printed(kompakt: TypedCommands) -> None:
     filled(kompakt, "orders", "ab", "c")
-    typed = ("consume", "orders", "--group", "billing")
+    typed = ("consume", "orders", "--group", "billing", *PATIENT)
 
     assert sorted(kompakt.told(*typed).split()) == ["a", "b", "c"]
     assert lag(kompakt, "billing") == [0, 0]
@@ -59,7 +62,7 @@ def test_a_group_goes_on_behind_what_was_printed(kompakt: TypedCommands) -> None
 
 def test_what_is_not_printed_for_the_maximum_is_not_committed(kompakt: TypedCommands) -> None:
     filled(kompakt, "parted", "abc", "xy")
-    typed = ("consume", "parted", "--group", "careful")
+    typed = ("consume", "parted", "--group", "careful", *PATIENT)
 
     printed = [kompakt.told(*typed, "-n", "2").split() for _ in range(3)]
 
@@ -69,7 +72,7 @@ def test_what_is_not_printed_for_the_maximum_is_not_committed(kompakt: TypedComm
 
 def test_of_one_key_the_records_between_are_passed_over(kompakt: TypedCommands) -> None:
     filled(kompakt, "keyed", "ababa")
-    typed = ("consume", "keyed", "--group", "of-a", "--key", "a")
+    typed = ("consume", "keyed", "--group", "of-a", "--key", "a", *PATIENT)
 
     assert kompakt.told(*typed, "-n", "2") == "a\na\n"
     assert lag(kompakt, "of-a") == [2]
@@ -80,9 +83,9 @@ def test_of_one_key_the_records_between_are_passed_over(kompakt: TypedCommands) 
 def test_a_new_group_may_begin_at_the_end(kompakt: TypedCommands) -> None:
     filled(kompakt, "fresh", "abc")
 
-    assert kompakt.told("consume", "fresh", "--group", "late", "--offset", "end") == ""
+    assert kompakt.told("consume", "fresh", "--group", "late", "--offset", "end", *PATIENT) == ""
     write(kompakt, "fresh", "d")
-    assert kompakt.told("consume", "fresh", "--group", "late") == "d\n"
+    assert kompakt.told("consume", "fresh", "--group", "late", *PATIENT) == "d\n"
 
 
 def test_what_a_broken_pipe_took_is_printed_again(kompakt: TypedCommands) -> None:
@@ -91,7 +94,7 @@ def test_what_a_broken_pipe_took_is_printed_again(kompakt: TypedCommands) -> Non
     done = kompakt.line(".venv/bin/kompakt consume long --group piped | head -n 1")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert kompakt.told("consume", "long", "--group", "piped").count("\n") == 5_000
+    assert kompakt.told("consume", "long", "--group", "piped", *PATIENT).count("\n") == 5_000
 
 
 class Follower:
@@ -155,7 +158,7 @@ def test_members_share_a_topic_and_leave_nothing_behind(
         assert [len(set(each.lines())) for each in followers] == [1, 1]
 
     assert readers(kompakt) == set()
-    assert kompakt.told("consume", "halves", "--group", "shared") == ""
+    assert kompakt.told("consume", "halves", "--group", "shared", *PATIENT) == ""
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ ROUNDS, KEYS = 6, 200
 DELETE_RETENTION_MS = 1500
 TIMES = {"compaction.idle.roll.ms": "300", "delete.retention.ms": str(DELETE_RETENTION_MS)}
 BROKER_TIMES = {"log.cleaner.backoff.ms": 50, "log.roll.check.interval.ms": 50}
-SECONDS_MAX = 60.0
+SECONDS_MAX = 300.0
 SCRAPE_AGE_MAX = 1.0
 """Seconds for which the text of a scrape is kept."""
 
@@ -56,8 +56,10 @@ def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(
         for topic, view in views.items():
             check_that_it_rests(wait_until_only_values_are_left(broker, topic), view)
         wait_until_counted(broker, passes=2 * len(topics))
+        # On a slow machine, a topic may roll while it is written and so take one more pass.
+        passes = completed_passes(broker)
         time.sleep(DELETE_RETENTION_MS / 1000 + SCRAPE_AGE_MAX)
-        assert completed_passes(broker) == 2 * len(topics), "there is nothing left to do"
+        assert completed_passes(broker) == passes, "there is nothing left to do"
 
 
 def write(broker: BrokerProcess, topic: str) -> str:

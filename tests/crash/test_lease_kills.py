@@ -33,7 +33,7 @@ CONFIG = {
     "min.cleanable.dirty.ratio": "1",
 }
 BROKER = {"log.cleaner.remote.enable": "true", "log.cleaner.backoff.ms": "3600000"}
-SECONDS_MAX = 60.0
+SECONDS_MAX = 300.0
 
 
 class Story:

@@ -30,7 +30,7 @@ ACCOUNT_WRITES = 2000
 TAIL_WRITES = 100
 """Writes to accounts after the cleaner has cleaned it."""
 PENDING_ID = "pending-payments"
-CLEANED_SECONDS_MAX = 60.0
+CLEANED_SECONDS_MAX = 300.0
 PROPERTIES = {
     "log.cleaner.backoff.ms": "200",
     "offsets.topic.num.partitions": "2",

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     from kafka import TopicPartition as PyTopicPartition
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SECONDS_MAX = 90.0
+SECONDS_MAX = 300.0
 RECORDS_A_CALL = 10_000
 
 

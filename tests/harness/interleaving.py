@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 300.0
 FOR_EVER = 1 << 60
 
 

@@ -17,7 +17,7 @@ from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import STOP_SECONDS_MAX, free_ports
 from tests.harness.forked_python import ForkedProgram, start_python
 
-CURRENT_SECONDS_MAX = 60.0
+CURRENT_SECONDS_MAX = 300.0
 STEP_SECONDS = 0.02
 
 Json = dict[str, Any]

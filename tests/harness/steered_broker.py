@@ -14,7 +14,7 @@ from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
 
 Json = dict[str, Any]
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
 LAZY = {"log_cleaner_backoff_ms": "3600000"}
 """Properties of a cleaner that only looks for work when it is woken."""
 

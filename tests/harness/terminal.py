@@ -6,7 +6,7 @@ import os
 import pty
 import threading
 
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 
 
 class Terminal:

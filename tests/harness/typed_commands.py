@@ -16,7 +16,7 @@ from typing import Any
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.forked_python import start_python
 
-COMMAND_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 600
 
 
 def page_blocks(page: Path, language: str) -> list[str]:

@@ -43,10 +43,11 @@ DECODED_AT_ONCE_BYTES = 64 << 10
 class ConsumerCommands:
     """Handles heartbeats with the coordinator that all groups share."""
 
-    __slots__ = ("_groups", "_patterns")
+    __slots__ = ("_groups", "_patterns", "_steps")
 
     def __init__(self, groups: GroupCoordinator, patterns: TopicPatterns) -> None:
         self._groups = groups
+        self._steps = groups.steps
         self._patterns = patterns
 
     async def heartbeat(self, group_id: str, beat: Beat, pace: Pace) -> Awaitable[HeartbeatAnswer]:
@@ -54,7 +55,7 @@ class ConsumerCommands:
         if not await self._groups.has_topic(group_id):
             return at_once(HeartbeatAnswer(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         beat = await self._with_matches(group_id, beat, pace)
-        entry = self._groups.find(group_id)
+        entry = self._steps.find(group_id)
         if isinstance(entry, ErrorCode):
             return at_once(HeartbeatAnswer(error_code=entry, message=entry.message))
         refused = self._refusal(group_id, entry, beat)
@@ -63,7 +64,7 @@ class ConsumerCommands:
         entry = entry or self._groups.table.create(group_id)
         if self._may_take_long(entry, beat):
             return await self._heartbeat_of_many(entry, beat)
-        return self._groups.step(
+        return self._steps.step(
             entry, lambda ticket: self._step(entry, beat, ticket), HeartbeatAnswer
         )
 
@@ -82,7 +83,7 @@ class ConsumerCommands:
 
         def begin() -> LargeStep | None:
             if isinstance(entry.group, ConsumerGroup):
-                return self._groups.on_copy(
+                return self._steps.on_copy(
                     entry,
                     entry.group,
                     lambda group: group.heartbeat(beat, ticket, now_ms=now_ms),
@@ -90,20 +91,20 @@ class ConsumerCommands:
             refused = self._refusal(entry.group.group_id, entry, beat)
             if refused is None:
                 return self._change_on_copy(entry, entry.group, beat, ticket)
-            self._groups.carry_out(entry, _refused(ticket, refused))
+            self._steps.carry_out(entry, _refused(ticket, refused))
             return None
 
         try:
-            error = await self._groups.large_steps.take(entry, begin)
+            error = await self._steps.large_steps.take(entry, begin)
         except CannotUpgrade as reason:
             return at_once(_no_group(f"{_cannot_upgrade(entry.group.group_id)} {reason}."))
         finally:
-            self._groups.forget_if_vacant(entry)
+            self._steps.forget_if_vacant(entry)
         return at_once(HeartbeatAnswer(error_code=error)) if error else ticket
 
     async def _with_matches(self, group_id: str, beat: Beat, pace: Pace) -> Beat:
         """Returns the heartbeat with what its step needs of a large number of topics."""
-        entry = self._groups.find(group_id)
+        entry = self._steps.find(group_id)
         if isinstance(entry, GroupEntry) and isinstance(entry.group, ConsumerGroup):
             patterns = entry.group.patterns_to_match(beat)
         else:
@@ -139,7 +140,7 @@ class ConsumerCommands:
 
         def finish(outcome: Outcome, prepared: PreparedBatch | None) -> None:
             ahead.replace(group)
-            self._groups.carry_out(entry, self._replaced(entry, old, ahead, outcome), prepared)
+            self._steps.carry_out(entry, self._replaced(entry, old, ahead, outcome), prepared)
 
         return LargeStep(take=lambda: _changed(before, ahead, beat, ticket, now_ms), finish=finish)
 

@@ -119,6 +119,23 @@ def test_large_frame_is_received_in_the_memory_it_is_taken_in() -> None:
     assert peak < 1024
 
 
+def test_a_large_frame_grows_while_someone_still_holds_the_last_view() -> None:
+    """As the loop watch does for a moment, by the frames of a call that takes long."""
+    data = framed(random.Random(1).randbytes(MIB))
+    buffer, held, rest = FrameBuffer(frame_bytes_max=MIB), list[memoryview](), memoryview(data)
+    frames = list[bytearray]()
+    while rest:
+        room = buffer.get_buffer()
+        held.append(room)
+        count = min(len(room), len(rest), 10_000)
+        room[:count] = rest[:count]
+        buffer.buffer_updated(count)
+        rest = rest[count:]
+        frames = take_all(buffer)
+
+    assert frames == [data[SIZE.size :]]
+
+
 def test_frames_are_the_callers_to_change() -> None:
     buffer = FrameBuffer(frame_bytes_max=MIB)
     receive(buffer, framed(b"abc") + framed(b"def"))

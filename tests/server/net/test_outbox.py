@@ -15,7 +15,7 @@ from server.net.limits import AnswerMemory
 from server.net.outbox import Outbox
 from server.net.send_queue import Part, buffered_size
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 300.0
 
 
 @dataclass

@@ -46,7 +46,7 @@ from tests.harness.log_home import read_all
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.source_topic import SOURCE_ID, source_topic
 
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 LINK = "dr"
 
 

@@ -13,7 +13,7 @@ from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from tests.harness.topics_world import World, append, open_world, opened
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
 
 
 async def crashed(tmp_path: Path, *names: str) -> None:

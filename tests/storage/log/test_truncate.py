@@ -5,12 +5,12 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, run_of, valid
-from tests.harness.log_home import LogHome, read_all
+from tests.harness.log_home import Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -165,3 +165,40 @@ def test_what_was_below_a_full_truncation_is_out_of_range_after_a_crash() -> Non
         Offset(49), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert result is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("offset", [3, 0])
+def test_a_roll_by_the_clock_may_fall_into_a_truncation(offset: int) -> None:
+    """Its background commit must not seal what the truncation has removed, with later producers."""
+    for operation in range(1, 40):
+        home = LogHome(MemoryFileSystem(), background=Deferred(inline=False))
+        log = home.create()
+        for sequence in range(6):
+            batch = batch_of(
+                [(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence
+            )
+            assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+        log.advance_high_watermark(log.sync())
+        left = operation
+
+        def roll_once(_action: str, _path: str, log: PartitionLog = log) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                log.roll(0)
+
+        home.fs.on_operation = roll_once  # type: ignore[attr-defined]
+        log.truncate_to(Offset(offset))
+        home.fs.on_operation = None  # type: ignore[attr-defined]
+        home.background.run_all()
+
+        assert (log.offline_reason, home.failures) == (None, [])
+        crashed = home.fs.after_crash(Loss.EVERYTHING, Random(0))  # type: ignore[attr-defined]
+        for state in (log, LogHome(crashed).open()):
+            assert offsets(state) == list(range(offset))
+            producer = state.producers.get(ProducerId(7))
+            last = producer.batches[-1].last_sequence if producer and producer.batches else -1
+            assert last == offset - 1
+        if left > 0:
+            return
+    raise AssertionError("the truncation never ended")

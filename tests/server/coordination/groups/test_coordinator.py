@@ -16,6 +16,7 @@ from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from server.coordination.groups.classic.group import Group, GroupState
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
+from server.coordination.groups.group_steps import GroupSteps
 from server.coordination.groups.outcome import Joined
 from server.http import broker_facts
 from server.runtime.tasks import raising
@@ -253,7 +254,7 @@ async def test_a_write_that_fails_unexpectedly_is_answered_and_the_group_goes_on
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
         await stabilize(groups, member="m")
-        monkeypatch.setattr(GroupCoordinator, "append", append)
+        monkeypatch.setattr(GroupSteps, "append", append)
         answer = await joined(groups, "group", join_of("m", is_new=False, metadata=b"others"))
         failed = await asyncio.wait_for(groups.sync("group", sync_of("m", answer.generation)), 10)
         assert failed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
