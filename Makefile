@@ -34,8 +34,9 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
     server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
     server/test_refusals.py server/handlers/test_produce_malformed.py \
-    server/replication/test_mirroring.py server/replication/test_group_sync.py \
+    server/replication/test_mirroring.py server/replication/groups/test_group_sync.py \
     server/replication/test_acl_sync.py server/replication/test_mirror_simulation.py \
+    server/replication/test_broker_resyncs.py \
     server/replication/verify/test_verifications.py \
     server/test_large_requests.py server/test_large_groups.py server/test_waiting_requests.py \
     server/security/test_large_denials.py \
