@@ -123,11 +123,12 @@ def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[Topic
     A source fills its answer in the order of the request, so behind a partition with records another
     one may be empty only because there was no room.
     """
-    by_id: dict[uuid.UUID, dict[int, Asked]] = {}
+    by_name: dict[str, dict[int, Asked]] = {}
     for each in asked:
-        by_id.setdefault(each.topic_id, {})[each.partition.partition] = each
-    # Sources before version 13 name topics. To compare ids takes long, so each is looked up once.
-    by_name = {next(iter(known.values())).partition.topic: known for known in by_id.values()}
+        by_name.setdefault(each.partition.topic, {})[each.partition.partition] = each
+    # From version 13 on answers have ids, before that names. A source before Kafka 2.8 has no ids: all
+    # are zero. To compare ids takes long, so each is looked up once.
+    by_id = {next(iter(known.values())).topic_id: known for known in by_name.values()}
     found: dict[TopicPartition, Fetched] = {}
     is_first = True
     for topic in response.responses:

@@ -29,7 +29,7 @@ from cleaner.kernel.log_comparison import LogComparison
 from cleaner.rules.log_comparison import Comparison
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
-from server.replication.verify.sides import CannotRead, Side
+from server.replication.verify.sides import Bounds, CannotRead, Side
 from server.replication.verify.verdict import NOTHING, together
 from server.runtime.executors import Executor
 from storage.files.files import Buffer
@@ -116,9 +116,10 @@ class PartitionComparison:
             self.progress.parts += 1
             end, beyond = await self._read_source()
             await self._wait_for_mirror(beyond)
-            start = (await self._sides[MIRROR].bounds()).start
-            after = await self._read(MIRROR, start, end)
-            await self._read(MIRROR, after, (await self._sides[MIRROR].bounds()).end)
+            after = await self._read(MIRROR, (await self._bounds(MIRROR)).start, end)
+            await self._read(MIRROR, after, (await self._bounds(MIRROR)).end)
+            # A side without records has no piece that says where it starts.
+            await self._bounds(SOURCE)
             took_ms = int(1000 * (self._monotonic() - began))
             self.progress.slowest_part_ms = max(self.progress.slowest_part_ms, took_ms)
             await self._conclude(max(self._starts), end)
@@ -128,12 +129,11 @@ class PartitionComparison:
 
     async def _read_source(self) -> tuple[Offset, Offset]:
         """Returns the end up to which keys are compared, and the end up to which was read."""
-        source = self._sides[SOURCE]
-        bounds = await source.bounds()
+        bounds = await self._bounds(SOURCE)
         end, beyond = bounds.end, bounds.end
         at = await self._read(SOURCE, bounds.start, end)
         for _ in range(CATCH_UPS_MAX):
-            end, beyond = beyond, (await source.bounds()).end
+            end, beyond = beyond, (await self._bounds(SOURCE)).end
             if beyond <= end:
                 return end, end
             at = await self._read(SOURCE, at, beyond)
@@ -164,8 +164,7 @@ class PartitionComparison:
         while offset < min(end, self._table.limit_offset):
             piece = await side.read(offset)
             if piece is None:
-                bounds = await side.bounds()
-                self._starts[number] = max(self._starts[number], bounds.start)
+                bounds = await self._bounds(number)
                 if bounds.start <= offset:
                     raise CannotRead(f"the {side.name}'s log was cut to {bounds.end} meanwhile")
                 offset = bounds.start
@@ -179,6 +178,12 @@ class PartitionComparison:
                 raise CannotRead(f"the {side.name} has nothing at offset {offset}, below {end}")
             offset = following
         return offset
+
+    async def _bounds(self, number: int) -> Bounds:
+        """Returns a side's bounds, and notes where it starts."""
+        bounds = await self._sides[number].bounds()
+        self._starts[number] = max(self._starts[number], bounds.start)
+        return bounds
 
     async def _feed(
         self, number: int, records: Buffer, offset: Offset, aborted: Sequence[tuple[int, int]]
