@@ -71,6 +71,10 @@ class Judge(Protocol):
     def may_have_gaps(self) -> bool:
         """Returns whether this cluster can hold a log with gaps; else they are looked for."""
 
+    def compacts(self, mirror: Mirror) -> bool:
+        """Returns whether the source's cleaner may remove its last records. Otherwise an empty answer is
+        no gap: Apache Kafka answers so, without an error, if a read of tiered storage takes too long."""
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means."""
 
@@ -169,6 +173,8 @@ class SourceCopier:
             return 0
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
+        compacted = [each for each in asked if self._judge.compacts(mirrors[each.partition])]
+        answers |= await self._confirmed_gaps(client, compacted, answers)
         pace = Pace(self._turns)
         async for partition, fetched in pace.paced(answers.items()):
             ask = partial(_source_epoch_end, client, partition)
@@ -234,6 +240,25 @@ class SourceCopier:
             )
             for partition in outside
         }
+
+    async def _confirmed_gaps(
+        self,
+        client: BrokerClient,
+        asked: Sequence[Asked],
+        answers: Mapping[TopicPartition, Fetched],
+    ) -> dict[TopicPartition, Fetched]:
+        """Returns the answers of partitions that seem to end in a gap, each asked for alone."""
+        found: dict[TopicPartition, Fetched] = {}
+        for each in asked:
+            fetched = answers.get(each.partition)
+            if fetched is None or not fetched.seems_to_have_gap_from(each.end):
+                continue
+            request = fetch_request([each], replace(self._bounds, wait_ms=0))
+            response = await client.call(request, FetchResponse)
+            found[each.partition] = replace(fetched, is_alone=False)
+            if not response.error_code:
+                found |= fetch_answers([each._replace(before=None)], response)
+        return found
 
     async def take(
         self, mirror: Mirror, target: Target, fetched: Fetched, ask: AskEpochEnd

@@ -470,6 +470,11 @@ class Link:
         """Returns whether this cluster can hold a log with gaps."""
         return self._sparse_level() > 0
 
+    def compacts(self, mirror: Mirror) -> bool:
+        """Returns whether the source's topic is compacted."""
+        found = self._found.topics.get(mirror.log.topic_partition.topic)
+        return found is not None and found.facts.compacts
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means for a partition."""
         partition = mirror.log.topic_partition

@@ -219,7 +219,7 @@ class Mirror:
             return
         is_idle = fetched.has_no_more and fetched.answer.diverging is None
         # Without its records, which are part of the whole answer's frame even if they are empty.
-        self.idle = replace(fetched, records=b"") if is_idle else None
+        self.idle = replace(fetched, records=b"", is_alone=False) if is_idle else None
 
     def repeats(self, fetched: Fetched) -> bool:
         """Returns whether an answer says what the last one said: nothing new."""

@@ -68,20 +68,27 @@ class Fetched:
     records: Buffer
     """Batches; the last one may be cut off. Part of the answer's frame."""
     is_complete: bool
-    """Whether the source had room in its answer for more of this partition. Only then no records up to
-    the high watermark means that there are none."""
+    """Whether no partition before it in the answer has records."""
+    is_alone: bool = False
+    """Whether only this partition was asked for. Only then no records up to the high watermark means
+    that there are none: a source may read what was written while it waited in any order, so a partition
+    behind may have taken the room."""
     gap_epoch: Epoch | None = None
     """The source's epoch just before its high watermark, if no records are left up to there
     (`gap_epoch.py`)."""
 
     @property
     def has_no_more(self) -> bool:
-        """Whether the source has no record from where it was asked up to its high watermark."""
+        """Whether the source seems to have nothing from where it was asked up to its high watermark."""
         return self.is_complete and not len(self.records) and not self.answer.error_code
+
+    def seems_to_have_gap_from(self, end: Offset) -> bool:
+        """Returns whether there may be no record from `end` up to the source's high watermark above."""
+        return self.has_no_more and self.answer.high_watermark > end
 
     def has_gap_from(self, end: Offset) -> bool:
         """Returns whether the source has no record from `end` up to its high watermark above."""
-        return self.has_no_more and self.answer.high_watermark > end
+        return self.is_alone and self.seems_to_have_gap_from(end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +127,9 @@ def fetch_request(asked: Sequence[Asked], bounds: FetchBounds) -> FetchRequest:
 def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[TopicPartition, Fetched]:
     """Returns the answers about these partitions; partitions that were not asked for are left out.
 
-    A source fills its answer in the order of the request, so behind a partition with records another
-    one may be empty only because there was no room.
+    Behind a partition with records another one may be empty only because there was no room.
     """
+    asked = list(asked)
     by_name: dict[str, dict[int, Asked]] = {}
     for each in asked:
         by_name.setdefault(each.partition.topic, {})[each.partition.partition] = each
@@ -139,7 +146,9 @@ def fetch_answers(asked: Iterable[Asked], response: FetchResponse) -> dict[Topic
                 if is_first and of.before is not None and _repeats(data, of.before):
                     found[of.partition] = of.before
                 else:
-                    found[of.partition] = _fetched(data, is_complete=is_first)
+                    found[of.partition] = _fetched(
+                        data, is_complete=is_first, is_alone=len(asked) == 1
+                    )
             is_first = is_first and not data.records
     return found
 
@@ -156,7 +165,7 @@ def _repeats(data: PartitionData, before: Fetched) -> bool:
     )
 
 
-def _fetched(data: PartitionData, *, is_complete: bool) -> Fetched:
+def _fetched(data: PartitionData, *, is_complete: bool, is_alone: bool) -> Fetched:
     diverging = data.diverging_epoch
     answer = SourceAnswer(
         error_code=data.error_code,
@@ -168,7 +177,7 @@ def _fetched(data: PartitionData, *, is_complete: bool) -> Fetched:
     )
     records = data.records if data.records is not None else b""
     assert isinstance(records, bytes | bytearray | memoryview)
-    return Fetched(answer=answer, records=records, is_complete=is_complete)
+    return Fetched(answer=answer, records=records, is_complete=is_complete, is_alone=is_alone)
 
 
 def epoch_request(partition: TopicPartition, epoch: Epoch) -> OffsetForLeaderEpochRequest:

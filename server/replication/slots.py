@@ -19,16 +19,25 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
-from server.replication.findings import SourceTopic
+from server.replication.findings import SourceTopic, Verdict
 from server.replication.mirror import Mirror
 from server.replication.requests import slot_errors, slot_request
-from server.replication.state_table import MirrorState
+from server.replication.state_table import Guard, MirrorState
 from server.runtime.turns import Pace, Turns
 from storage.formats.topic_partition import TopicPartition
 
 COMMITS_AT_ONCE = 1_000
 RENEW_MS = 3_600_000
 """A slot that does not move is committed once more after this time, so that it does not expire."""
+OF_ONE_SLOT = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    }
+)
+"""Refusals of one slot, which stop no other; all others concern the whole group."""
 SLOT_ENDED = (
     "the source no longer holds tombstones for this mirror, because it has not moved for the source's"
     " compaction.hold.max.ms, so some may be missing here: kompakt replica resync copies it once more"
@@ -74,8 +83,8 @@ async def commit_slots(
     topics: Mapping[str, SourceTopic],
     now_ms: Callable[[], int],
 ) -> None:
-    """Commit the slots that have changed, of mirrors of these topics. Raises ClientFailed if the source
-    refuses one."""
+    """Commit the slots that have changed, of mirrors of these topics. A mirror whose slot is refused
+    retries. Raises ClientFailed if the source refuses all of them."""
     due, pace = [], Pace(Turns())
     async for mirror in pace.paced(mirrors):
         source = topics.get(mirror.log.topic_partition.topic)
@@ -90,6 +99,8 @@ def _is_due(mirror: Mirror, now_ms: int, delete_retention_ms: int) -> bool:
         return False
     if mirror.has_lost_slot and mirror.state is MirrorState.FAILED:
         return False
+    if mirror.slot is None and mirror.state is MirrorState.RETRYING:
+        return False  # It was refused: its next attempt is due later.
     if mirror.slot is None or now_ms - mirror.slot_ms >= RENEW_MS:
         return True
     return mirror.slot_content.has_news(mirror.slot, delete_retention_ms)
@@ -107,7 +118,7 @@ async def _commit(
     names = {each.topic: topics[each.topic].topic_id for each in slots}
     response = await client.call(slot_request(group, slots, names), OffsetCommitResponse)
     errors = slot_errors(response, {topic_id: name for name, topic_id in names.items()})
-    refused = ""
+    failed = ""
     for mirror in mirrors:
         partition = mirror.log.topic_partition
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -115,7 +126,10 @@ async def _commit(
             mirror.slot_committed(now_ms(), slots[partition], targets[partition])
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             mirror.slot_ended(SLOT_ENDED, targets[partition])
+        elif code in OF_ONE_SLOT:
+            reason = f"the source refuses its slot: {ErrorCode.from_wire(code).message}"
+            mirror.answered(Verdict(guard=Guard.ERROR, reason=reason))
         else:
-            refused = refused or f"{partition}: {ErrorCode.from_wire(code).message}"
-    if refused:
-        raise ClientFailed(f"the source refuses a slot of group {group}: {refused}")
+            failed = failed or f"{partition}: {ErrorCode.from_wire(code).message}"
+    if failed:
+        raise ClientFailed(f"the source refuses the slots of group {group}: {failed}")

@@ -84,14 +84,19 @@ class MirrorWriter:
 
     async def cut(self, mirror: Mirror, verdict: Verdict) -> None:
         """Cut the log where it diverges. The mirror then compares both logs again."""
+        async with mirror.writing:
+            # Also if the copier is cancelled, because its broker leads nothing any more: otherwise the
+            # mirror would wait for this cut for ever.
+            await to_its_end(self._cut(mirror, verdict))
+
+    async def _cut(self, mirror: Mirror, verdict: Verdict) -> None:
         log, offset = mirror.log, verdict.offset
         assert offset is not None, "the verdict of a cut has its offset"
         before = log.log_end_offset
         try:
-            async with mirror.writing:
-                # No sync may run meanwhile: its result would cover bytes that are gone.
-                await self._group_commit.rest(log)
-                await self._disk.run(log.truncate_to, offset, keeps_keys=True)
+            # No sync may run meanwhile: its result would cover bytes that are gone.
+            await self._group_commit.rest(log)
+            await self._disk.run(log.truncate_to, offset, keeps_keys=True)
         except CutRefused as error:
             # A pass has swapped segments since the verdict: the next answer is judged by its end.
             _log.warning("%s", error)
@@ -260,6 +265,12 @@ class MirrorWriter:
         await self._start_at_batch(mirror, target, rest)
         while len(rest) and mirror.asks_for(target):
             run = await self._checked(rest, target)
+            if len(run.view) and run.end_offset > fetched.answer.high_watermark:
+                # Its CRC does not cover a batch's base offset.
+                raise CorruptBatch(
+                    f"batches up to offset {run.end_offset}, beyond its high watermark"
+                    f" {fetched.answer.high_watermark}"
+                )
             if run.last_epoch >= log.leader_epoch:
                 await self._lead_above(log, run.last_epoch)
             if len(run.view) and mirror.asks_for(target):

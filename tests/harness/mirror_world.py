@@ -355,6 +355,10 @@ class MirrorWorld:
         """Returns whether gaps are legal."""
         return True
 
+    def compacts(self, mirror: Mirror) -> bool:
+        """Returns whether the source's topic is compacted."""
+        return TOPIC.compacts
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means, as a link does."""
         target = mirror.target
@@ -411,8 +415,11 @@ class MirrorWorld:
         if not has_room:
             # Another partition has filled the answer.
             return Fetched(answer=answer, records=b"", is_complete=False)
-        fetched = Fetched(answer=answer, records=records, is_complete=True)
-        return fetched if mirror.idle is None or fetched != mirror.idle else mirror.idle
+        fetched = Fetched(answer=answer, records=records, is_complete=True, is_alone=True)
+        if mirror.idle is None or replace(fetched, is_alone=False) != mirror.idle:
+            return fetched
+        # The copier asks alone for what seems to have a gap.
+        return fetched if fetched.has_gap_from(place.end) else mirror.idle
 
     # ---------------------------------------------------------------- what must hold
 

@@ -17,6 +17,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.replication.findings import SourceTopic
 from server.replication.slot_content import SAFE_SHARE, SlotContent, safe_ms_of
@@ -130,3 +131,29 @@ def test_a_time_that_is_known_or_forgotten_is_news() -> None:
     assert known.has_news(unknown, DAY_MS)
     assert unknown.has_news(known, DAY_MS)
     assert not unknown.has_news(unknown, DAY_MS)
+
+
+async def test_a_refused_slot_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here with one slot in a request; by default the first thousand mirrors stop all others."""
+    monkeypatch.setattr("server.replication.slots.COMMITS_AT_ONCE", 1)
+    refused, other = MirrorWorld(seed=0).mirror, MirrorWorld(seed=1).mirror
+    refused.slot = other.slot = None
+    coordinator = Coordinator()
+
+    class Refusing:
+        async def call(self, request: OffsetCommitRequest, *_: object) -> OffsetCommitResponse:
+            answer = await coordinator.call(request)
+            if len(coordinator.slots) % 2:
+                for topic in answer.topics:
+                    for each in topic.partitions:
+                        object.__setattr__(each, "error_code", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return answer
+
+    client: Any = Refusing()
+    for _ in range(2):
+        coordinator.slots.clear()
+        topics = {refused.log.topic_partition.topic: SOURCE}
+        await commit_slots(client, "__mirror.dr", [refused, other], topics, lambda: 1)
+    assert other.slot is not None
+    assert refused.state is MirrorState.RETRYING
+    assert "refuses its slot" in refused.reason

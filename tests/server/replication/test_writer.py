@@ -1,0 +1,60 @@
+"""What a link writes into its mirrors' logs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from protocol.wire.numbers import Offset
+from server.replication.findings import SourceAnswer
+from server.replication.requests import Fetched
+from server.replication.state_table import MirrorState
+from tests.harness.log_builder import batch_of
+from tests.harness.mirror_world import MirrorWorld
+
+
+async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
+    """`Link._start_copiers` cancels the copier of a broker that leads nothing any more."""
+    world = MirrorWorld(seed=0)
+    world.source.append((b"a", b"1"))
+    world.source.append((b"b", b"2"))
+    await world.settle()
+    reached, is_done = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def run(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+            reached.set()
+            await is_done.wait()
+
+    disk: Any = Slow()
+    world.writer._disk = disk
+    diverging = world.mirror.own.place.last_epoch, Offset(1)
+    answer = SourceAnswer(start=Offset(0), high_watermark=Offset(9), diverging=diverging)
+    fetched = Fetched(answer=answer, records=b"", is_complete=True)
+    task = asyncio.create_task(
+        world.copier.take(world.mirror, world.mirror.own, fetched, world._source_epoch_end)
+    )
+    await reached.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    was_locked = world.mirror.writing.locked()
+    is_done.set()
+    await asyncio.gather(task, return_exceptions=True)
+    assert world.mirror.state is not MirrorState.CUTTING
+    assert was_locked, "the thread still truncates"
+
+
+async def test_a_batch_beyond_the_source_s_high_watermark_is_damaged() -> None:
+    """A batch's CRC does not cover its base offset."""
+    world = MirrorWorld(seed=0)
+    await world.settle()
+    answer = SourceAnswer(start=Offset(0), high_watermark=Offset(1))
+    records = bytes(batch_of([(b"a", b"1")], base_offset=1 << 40, leader_epoch=0))
+    fetched = Fetched(answer=answer, records=records, is_complete=True, is_alone=True)
+
+    await world.copier.take(world.mirror, world.mirror.own, fetched, world._source_epoch_end)
+
+    assert world.mirror.state is MirrorState.RETRYING
+    assert "beyond its high watermark 1" in world.mirror.reason
+    assert world.copy.log.log_end_offset == 0
