@@ -84,11 +84,15 @@ class MirrorWriter:
 
     async def cut(self, mirror: Mirror, verdict: Verdict) -> None:
         """Cut the log where it diverges. The mirror then compares both logs again."""
-        log, offset = mirror.log, verdict.offset
+        log, offset, target = mirror.log, verdict.offset, mirror.own
         assert offset is not None, "the verdict of a cut has its offset"
         before = log.log_end_offset
         try:
             async with mirror.writing:
+                if mirror.own is not target:
+                    # A resync has ended since the verdict, which is about the log before.
+                    mirror.happened(Event.CUT)
+                    return
                 # No sync may run meanwhile: its result would cover bytes that are gone.
                 await self._group_commit.rest(log)
                 await self._disk.run(log.truncate_to, offset, keeps_keys=True)
@@ -117,11 +121,13 @@ class MirrorWriter:
         log, offset = mirror.log, verdict.offset
         target = mirror.own
         assert offset is not None, "the verdict of a skip has its offset"
-        mirror.skipped_records += offset - log.log_end_offset
-        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
         try:
             async with mirror.writing:
                 await self._make_files(log)
+                if mirror.own is not target:
+                    return
+                mirror.skipped_records += offset - log.log_end_offset
+                _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
                 # The epoch of the last record: the records behind the gap may have the same one.
                 epoch = max(log.epochs.latest, Epoch(0))
                 log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
