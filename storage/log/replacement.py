@@ -57,14 +57,18 @@ class LogParts:
     service: LogService
 
     def settle(self) -> None:
-        """Sync everything, list it, and write the index of the active segment. Raises StorageError."""
+        """Sync and list everything, and write the index of the active segment, which stays active.
+
+        Raises StorageError.
+        """
         self.states.load()
         self.commits.list_rolls()
         self.segments.sync()
         active = self.segments.active
         with active.pinned() as file:
             file.free_reserved()
-        active.write_index()
+        index = active.index()
+        active.write_index_up_to(index, index.mark)
 
 
 @any_thread

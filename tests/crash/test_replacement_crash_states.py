@@ -96,7 +96,8 @@ def swap_before_the_sync_of_the_new_segments(patch: Patch) -> None:
         self.states.load()
         patch.setattr(SegmentFiles, "sync", lambda _: None)
         self.commits.list_rolls()
-        self.segments.active.write_index()
+        index = self.segments.active.index()
+        self.segments.active.write_index_up_to(index, index.mark)
         patch.setattr(SegmentFiles, "sync", SYNC)
 
     patch.setattr(LogParts, "settle", careless)

@@ -380,7 +380,7 @@ def test_full_disk_after_the_commit_takes_the_log_offline_and_a_start_finishes()
 def transactional(
     home: LogHome, log: PartitionLog | None, generation: int, start_offset: int
 ) -> PartitionLog:
-    """A log, or a copy of one, in which a producer of this generation aborts, commits, and goes on."""
+    """A log, or a copy of one: a producer aborts, commits, and leaves a transaction open."""
     filled = home.create(epoch=5) if log is None else begin_copy(home, log, start_offset)
     producer, offset = 100 + generation, start_offset
     kinds = [ControlType.ABORT, ControlType.COMMIT] * 2 + [None] * (1 + generation % 3)
