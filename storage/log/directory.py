@@ -268,7 +268,7 @@ class LogDirectory:
 
         Raises:
             DirectoryOffline, LogOffline: the directory is out of service, or the topic was deleted.
-            StorageError: the disk failed.
+            DiskError: the copy cannot be created, for example on a full disk.
         """
         return self._copies.begin(log, start_offset, self._opening(), self._jitter())
 

@@ -30,7 +30,7 @@ from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
 Patch = pytest.MonkeyPatch
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 5
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 10
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 
