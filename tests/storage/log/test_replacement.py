@@ -31,6 +31,7 @@ from storage.log.log import PartitionLog
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
 from storage.segment.reader import Isolation, ReadResult
+from storage.segment.timestamp_lookup import TimestampOffset
 from storage.state.aborted_transactions import AbortedTransactions
 from storage.state.log_states import LogStates
 from storage.verify.log import verify_log
@@ -470,6 +471,29 @@ def test_read_that_meets_a_replacement_has_nothing_of_the_old_log(owner: object,
         result = read_committed(log, 2)
     assert check_answer(result, 2) == 1
     result.release()
+
+
+LOOKUPS: list[tuple[object, str, Callable[[PartitionLog], object], object]] = [
+    (log_reader, "first_at_or_after", lambda log: offset_at(log.reader.offset_for_timestamp(0)), 7),
+    (log_reader, "youngest", lambda log: offset_at(log.reader.offset_of_max_timestamp()), 7),
+    (LogStates, "epochs", lambda log: log.reader.end_offset_for_epoch(Epoch(3)), (3, 10)),
+    (LogStates, "epochs", lambda log: log.reader.leader_epoch_at(Offset(8)), 3),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "look_up", "expected"), LOOKUPS)
+def test_lookup_that_meets_a_replacement_answers_for_the_new_log(
+    owner: object, name: str, look_up: Callable[[PartitionLog], object], expected: object
+) -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home, batches=20)
+    copy = filled_copy(home, log, [7, 8, 9])
+    with calling(owner, name, lambda: assert_none(log.replace_with(copy, puts_aside=False))):
+        assert look_up(log) == expected
+
+
+def offset_at(found: TimestampOffset | None) -> int | None:
+    return None if found is None else found.offset
 
 
 def assert_none(value: object) -> None:
