@@ -341,6 +341,23 @@ def test_on_a_full_disk_nothing_changes_and_the_copy_can_be_used_again() -> None
     assert values(log) == [(1, b"1"), (2, b"2"), (7, b"7")]
 
 
+def test_copy_whose_files_cannot_be_moved_back_is_out_of_service_and_the_log_is_not() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home)
+    before = values(log)
+    copy = filled_copy(home, log, [1, 2])
+    faults = home.fs.faults  # type: ignore[attr-defined]
+    faults.fail("write", errno.ENOSPC, path="/0/manifest")
+    faults.fail("rename", errno.ENOSPC, path=".cleaned")
+    with pytest.raises(NoSpace, match="manifest"):
+        log.replace_with(copy, puts_aside=True)
+    assert log.offline_reason is None
+    assert copy.offline_reason is not None
+    assert values(log) == before
+    log.replace_with(filled_copy(home, log, [3]), puts_aside=True)
+    assert values(log) == values(after_power_cut(home).open()) == [(3, b"3")]
+
+
 def test_failed_sync_of_the_copy_takes_the_log_s_directory_offline() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
