@@ -57,7 +57,7 @@ from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.log.log import PartitionLog
 from storage.log.opening import LogOpening, create_log, open_log
-from storage.log.was_used import was_used
+from storage.recovery.was_used import was_used
 
 _log = logging.getLogger("cli.standby")
 

@@ -260,10 +260,14 @@ class Link:
         )
 
     async def put_aside(self) -> dict[TopicPartition, list[AsideLog]]:
-        """Returns the logs that resyncs have put aside, of partitions that have some. Raises
-        StorageError."""
-        logs = [mirror.log for mirror in self._mirrors.values()]
-        found = await self._writer.put_aside(*logs)
+        """Returns the logs that resyncs have put aside, of partitions that have some. Those of a disk
+        that has failed are left out."""
+        logs = [mirror.log for mirror in self._mirrors.values() if not mirror.log.offline_reason]
+        try:
+            found = await self._writer.put_aside(*logs)
+        except StorageError as error:
+            _log.error("link %s: cannot look for what resyncs put aside: %s", self.spec.name, error)
+            return {}
         return {log.topic_partition: found[log.directory] for log in logs if log.directory in found}
 
     def mirrors_of(self, topic: str) -> list[Mirror]:

@@ -291,12 +291,7 @@ class Replication:
         return self._shown(name)
 
     async def shown_whole(self, name: str) -> dict[str, Any]:
-        """Returns one link, with the logs that resyncs have put aside.
-
-        Raises:
-            UnknownLink: there is none.
-            StorageError: the disk failed.
-        """
+        """Returns one link, with the logs that resyncs have put aside. Raises UnknownLink."""
         shown, link = self.shown_one(name), self._links.get(name)
         aside = {} if link is None else await link.put_aside()
         for each in shown["partitions"]:

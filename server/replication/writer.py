@@ -84,12 +84,17 @@ class MirrorWriter:
 
     async def cut(self, mirror: Mirror, verdict: Verdict) -> None:
         """Cut the log where it diverges. The mirror then compares both logs again."""
+        target = mirror.own
         async with mirror.writing:
             # Also if the copier is cancelled, because its broker leads nothing any more: otherwise the
             # mirror would wait for this cut for ever.
-            await to_its_end(self._cut(mirror, verdict))
+            await to_its_end(self._cut(mirror, target, verdict))
 
-    async def _cut(self, mirror: Mirror, verdict: Verdict) -> None:
+    async def _cut(self, mirror: Mirror, target: Target, verdict: Verdict) -> None:
+        if mirror.own is not target:
+            # A resync has ended since the verdict, which is about the log before.
+            mirror.happened(Event.CUT)
+            return
         log, offset = mirror.log, verdict.offset
         assert offset is not None, "the verdict of a cut has its offset"
         before = log.log_end_offset
@@ -122,11 +127,13 @@ class MirrorWriter:
         log, offset = mirror.log, verdict.offset
         target = mirror.own
         assert offset is not None, "the verdict of a skip has its offset"
-        mirror.skipped_records += offset - log.log_end_offset
-        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
         try:
             async with mirror.writing:
                 await self._make_files(log)
+                if mirror.own is not target:
+                    return
+                mirror.skipped_records += offset - log.log_end_offset
+                _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
                 # The epoch of the last record: the records behind the gap may have the same one.
                 epoch = max(log.epochs.latest, Epoch(0))
                 log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)

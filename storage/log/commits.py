@@ -101,7 +101,9 @@ class LogCommits:
     def commit_rolls(self) -> None:
         """Commit a manifest that lists all rolls so far. Raises StorageError."""
         with self.commit_lock:
-            self.list_rolls()
+            # A copy that was dropped may have a successor, with files of the same names.
+            if not self._service.is_retired:
+                self.list_rolls()
 
     def list_rolls(self) -> None:
         """Make all rolls so far durable: the sealed segments, then the manifest that lists them.

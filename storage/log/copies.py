@@ -13,6 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from protocol.wire.numbers import Offset
+from storage.files.errors import StorageError
 from storage.files.files import FileSystem, remove_tree_durably
 from storage.files.paths import copy_directory
 from storage.log.directory_service import DirectoryService
@@ -46,15 +47,28 @@ class LogCopies:
                 self.drop(copy)
         self._fs.remove_tree(identity.directory)
         opening = replace(opening, leader_epoch=log.leader_epoch)
-        check = self._service.check_present
-        copy = plan_log(self._fs, identity, log.config, opening, jitter, check_directory=check)
+        copy = plan_log(
+            self._fs,
+            identity,
+            log.config,
+            opening,
+            jitter,
+            start_offset=start_offset,
+            check_directory=self._service.check_present,
+        )
         self._copies[copy] = None
         # Another thread may have taken the directory offline, or deleted the topic, before it saw this.
         if self._service.offline_reason is not None:
             copy.go_offline(self._service.offline_reason)
         if log.is_retired:
             self._retire(copy)
-        copy.truncate_fully_and_start_at(start_offset)
+        try:
+            copy.new_files.make()
+            # Before the first append, because there are no files of them to read later.
+            _ = copy.epochs, copy.producers
+        except StorageError:
+            self._retire(copy)
+            raise
         return copy
 
     def drop(self, copy: PartitionLog) -> None:

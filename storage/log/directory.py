@@ -39,8 +39,8 @@ from storage.log.log import PartitionLog
 from storage.log.new_logs import NewLogs
 from storage.log.opening import LogOpening, open_log, plan_log
 from storage.log.start_reserve import keep_reserve
-from storage.log.was_used import was_used
 from storage.recovery.progress import RecoveryProgress
+from storage.recovery.was_used import was_used
 from storage.segment.files import Background
 from storage.state.log_states import PRODUCER_EXPIRATION_MS
 
@@ -268,7 +268,7 @@ class LogDirectory:
 
         Raises:
             DirectoryOffline, LogOffline: the directory is out of service, or the topic was deleted.
-            StorageError: the disk failed.
+            DiskError: the copy cannot be created, for example on a full disk.
         """
         return self._copies.begin(log, start_offset, self._opening(), self._jitter())
 

@@ -666,7 +666,7 @@ class PartitionLog:
             ValueError: the copy has an epoch that this log does not lead above.
             LogOffline: one of the logs is out of service.
             NoSpace, LinksRefused: the disk is full, or its file system has no hard links; nothing has
-                changed, and the copy can be used again.
+                changed, and the copy can be used again, unless it is out of service now.
             StorageError: the disk failed; the log's directory is offline.
         """
         if copy.epochs.latest >= self.leader_epoch:

@@ -20,7 +20,7 @@ from storage.files.errors import LogOffline, NoSpace, SyncFailed
 from storage.files.files import FileSystem
 from storage.files.paths import MANIFEST, join
 from storage.log.log_service import LogService
-from storage.log.was_used import was_used
+from storage.recovery.was_used import was_used
 from storage.threads import any_thread
 
 

@@ -79,18 +79,23 @@ def plan_log(
     opening: LogOpening,
     jitter: float = 0.0,
     *,
+    start_offset: Offset = Offset(0),  # noqa: B008 - an immutable number
     check_directory: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
-    """Returns an empty log that starts at offset 0 and has no files yet; its first write creates them.
+    """Returns an empty log that starts at `start_offset` and has no files yet; its first write creates
+    them.
 
     Its files look as after a clean stop. The log's first sync makes its names durable.
 
     Args:
         check_directory: called before the files are created; raises StorageError if they must not be.
     """
-    start = Offset(0)
     row = SegmentRow(
-        base_offset=start, file_version=1, end_offset=start, size=0, created_ms=opening.now_ms
+        base_offset=start_offset,
+        file_version=1,
+        end_offset=start_offset,
+        size=0,
+        created_ms=opening.now_ms,
     )
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()

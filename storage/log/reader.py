@@ -229,7 +229,7 @@ class LogReader:
 
     def leader_epoch_at(self, offset: Offset) -> Epoch:
         """Returns the leader epoch in which `offset` was or will be written; -1 if unknown."""
-        return self._epochs_as_leader().epoch_at(offset)
+        return self._in_one_log(lambda: self._epochs_as_leader().epoch_at(offset), _keep)
 
     def _epochs_as_leader(self) -> LeaderEpochs:
         return self._states.epochs.with_leader_epoch(self._leader_epoch, self._offsets.end)

@@ -57,14 +57,18 @@ class LogParts:
     service: LogService
 
     def settle(self) -> None:
-        """Sync everything, list it, and write the index of the active segment. Raises StorageError."""
+        """Sync and list everything, and write the index of the active segment, which stays active.
+
+        Raises StorageError.
+        """
         self.states.load()
         self.commits.list_rolls()
         self.segments.sync()
         active = self.segments.active
         with active.pinned() as file:
             file.free_reserved()
-        active.write_index()
+        index = active.index()
+        active.write_index_up_to(index, index.mark)
 
 
 @any_thread
@@ -109,12 +113,16 @@ class Replacement:
             self._stage()
             return self._commit()
         except (NoSpace, LinksRefused):
-            self._undo()
+            self._log.segments.is_changing = False
+            try:
+                self._undo()
+            except NoSpace as error:
+                # The log is as it was, but the copy may have lost files.
+                self._copy.service.go_offline(f"its files cannot be moved back: {error}")
             raise
 
     def _undo(self) -> None:
-        """Give the copy its files back."""
-        self._log.segments.is_changing = False
+        """Give the copy its files back, and remove the others."""
         for source, target in reversed(self._moved):
             self._fs.rename(target, source)
         if self._active is not None:

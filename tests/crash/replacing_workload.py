@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from storage.log.log import PartitionLog
 from storage.log.on_disk import look_at_log
-from tests.crash.expected import Content, Possible, check_content, read_content
+from tests.crash.expected import Content, Possible, check_content, check_files, read_content
 from tests.crash.workload import Workload
 from tests.harness.copied_log import CopiedLog, Seen, begin_copy, seen_of
 from tests.harness.log_home import LogHome
@@ -42,6 +43,7 @@ class ReplacingWorkload(Workload):
         self.take_copy()
         assert seen_of(self.log) == self.copy_seen
         assert self.log.clean_offset == self.log.cut_offset_min == self.start
+        check_files(self.home, self.log)
         self.copy = None
 
     def _reopen(self, *, is_clean: bool) -> None:
@@ -143,4 +145,4 @@ class ReplacingWorkload(Workload):
 
 def asides(disk: MemoryFileSystem) -> set[str]:
     """The directories of logs that were put aside."""
-    return {name for name in disk.list(TOPIC) if name.startswith("0.aside.")}
+    return {name for name in disk.list(TOPIC) if re.match(r"0\.aside\.\d", name)}

@@ -30,7 +30,7 @@ from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
 Patch = pytest.MonkeyPatch
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 5
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 10
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 
@@ -96,7 +96,8 @@ def swap_before_the_sync_of_the_new_segments(patch: Patch) -> None:
         self.states.load()
         patch.setattr(SegmentFiles, "sync", lambda _: None)
         self.commits.list_rolls()
-        self.segments.active.write_index()
+        index = self.segments.active.index()
+        self.segments.active.write_index_up_to(index, index.mark)
         patch.setattr(SegmentFiles, "sync", SYNC)
 
     patch.setattr(LogParts, "settle", careless)

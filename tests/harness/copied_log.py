@@ -15,7 +15,7 @@ from storage.files.errors import StorageError
 from storage.files.files import remove_tree_durably
 from storage.files.paths import copy_directory
 from storage.log.log import PartitionLog
-from storage.log.opening import create_log
+from storage.log.opening import plan_log
 from storage.state.aborted_transactions import Row
 from tests.harness.log_builder import batch_of, run_of
 from tests.harness.log_home import LogHome, read_all
@@ -72,8 +72,10 @@ def begin_copy(home: LogHome, log: PartitionLog, start_offset: int) -> Partition
     home.fs.remove_tree(identity.directory)
     opening = home.opening(epoch=log.leader_epoch, is_clean=False, now_ms=0)
     opening = dataclasses.replace(opening, on_failure=fail)
-    copy = create_log(home.fs, identity, log.config, opening)
-    copy.truncate_fully_and_start_at(Offset(start_offset))
+    start = Offset(start_offset)
+    copy = plan_log(home.fs, identity, log.config, opening, start_offset=start)
+    copy.new_files.make()
+    _ = copy.epochs, copy.producers
     return copy
 
 

@@ -1,4 +1,4 @@
-"""A log that a copy has replaced is the copy, and goes on like any log.
+"""A log that a copy has replaced is the copy, and continues like any log.
 
 Random logs and copies, both with transactions, epochs and the gaps that compaction leaves. After each
 replacement clients see what they would have seen of the copy: records, epochs, producers, aborted
@@ -34,5 +34,5 @@ class ComparedWorkload(ReplacingWorkload):
 
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
-def test_a_replaced_log_is_the_copy_and_goes_on(seed: int) -> None:
+def test_a_replaced_log_is_the_copy_and_continues(seed: int) -> None:
     ComparedWorkload(seed, lambda _action, _path: None).play()

@@ -885,8 +885,6 @@ async def test_no_record_is_lost_if_two_partitions_wake_a_fetch_together(tmp_pat
                 batch = batch_of([(b"k%d" % number, b"v" * size)])
                 log.append_as_leader(valid(batch), now_ms=1)
                 source.broker.group_commit.appended(log)
-        await until(
-            lambda: [each["synced_end"] for each in status(target)["partitions"]] == [10, 10]
-        )
+        await until(partial(has_ends, 10))
         copied = [mirror_log(target, "t", partition) for partition in (0, 1)]
         assert [len(read_all(log)) for log in copied if log is not None] == [10, 10]

@@ -31,6 +31,7 @@ from storage.log.log import PartitionLog
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
 from storage.segment.reader import Isolation, ReadResult
+from storage.segment.timestamp_lookup import TimestampOffset
 from storage.state.aborted_transactions import AbortedTransactions
 from storage.state.log_states import LogStates
 from storage.verify.log import verify_log
@@ -340,6 +341,23 @@ def test_on_a_full_disk_nothing_changes_and_the_copy_can_be_used_again() -> None
     assert values(log) == [(1, b"1"), (2, b"2"), (7, b"7")]
 
 
+def test_copy_whose_files_cannot_be_moved_back_is_out_of_service_and_the_log_is_not() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home)
+    before = values(log)
+    copy = filled_copy(home, log, [1, 2])
+    faults = home.fs.faults  # type: ignore[attr-defined]
+    faults.fail("write", errno.ENOSPC, path="/0/manifest")
+    faults.fail("rename", errno.ENOSPC, path=".cleaned")
+    with pytest.raises(NoSpace, match="manifest"):
+        log.replace_with(copy, puts_aside=True)
+    assert log.offline_reason is None
+    assert copy.offline_reason is not None
+    assert values(log) == before
+    log.replace_with(filled_copy(home, log, [3]), puts_aside=True)
+    assert values(log) == values(after_power_cut(home).open()) == [(3, b"3")]
+
+
 def test_failed_sync_of_the_copy_takes_the_log_s_directory_offline() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
@@ -380,7 +398,7 @@ def test_full_disk_after_the_commit_takes_the_log_offline_and_a_start_finishes()
 def transactional(
     home: LogHome, log: PartitionLog | None, generation: int, start_offset: int
 ) -> PartitionLog:
-    """A log, or a copy of one, in which a producer of this generation aborts, commits, and goes on."""
+    """A log, or a copy of one: a producer aborts, commits, and leaves a transaction open."""
     filled = home.create(epoch=5) if log is None else begin_copy(home, log, start_offset)
     producer, offset = 100 + generation, start_offset
     kinds = [ControlType.ABORT, ControlType.COMMIT] * 2 + [None] * (1 + generation % 3)
@@ -470,6 +488,29 @@ def test_read_that_meets_a_replacement_has_nothing_of_the_old_log(owner: object,
         result = read_committed(log, 2)
     assert check_answer(result, 2) == 1
     result.release()
+
+
+LOOKUPS: list[tuple[object, str, Callable[[PartitionLog], object], object]] = [
+    (log_reader, "first_at_or_after", lambda log: offset_at(log.reader.offset_for_timestamp(0)), 7),
+    (log_reader, "youngest", lambda log: offset_at(log.reader.offset_of_max_timestamp()), 7),
+    (LogStates, "epochs", lambda log: log.reader.end_offset_for_epoch(Epoch(3)), (3, 10)),
+    (LogStates, "epochs", lambda log: log.reader.leader_epoch_at(Offset(8)), 3),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "look_up", "expected"), LOOKUPS)
+def test_lookup_that_meets_a_replacement_answers_for_the_new_log(
+    owner: object, name: str, look_up: Callable[[PartitionLog], object], expected: object
+) -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home, batches=20)
+    copy = filled_copy(home, log, [7, 8, 9])
+    with calling(owner, name, lambda: assert_none(log.replace_with(copy, puts_aside=False))):
+        assert look_up(log) == expected
+
+
+def offset_at(found: TimestampOffset | None) -> int | None:
+    return None if found is None else found.offset
 
 
 def assert_none(value: object) -> None:

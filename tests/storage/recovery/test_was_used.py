@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.files.paths import LOG, TIME_INDEX, cut_file, segment_file
-from storage.log.was_used import was_used
+from storage.recovery.was_used import was_used
 from tests.harness.memory_fs import MemoryFileSystem
 
 
