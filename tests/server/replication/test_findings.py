@@ -13,6 +13,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.replication.divergence import Place, Remedy, common_end, remedy_for
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
+from server.replication.resync import NEEDS_PUT_ASIDE
 from server.replication.state_table import FINAL, Guard
 from storage.state.leader_epochs import UNKNOWN_END, EpochEnd, LeaderEpochs
 
@@ -192,3 +193,10 @@ def test_every_final_guard_tells_an_operator_what_to_do() -> None:
     for guard, sentence in sentences.items():
         assert guard in FINAL
         assert "promote" in sentence, sentence
+        assert ("kompakt replica resync" in sentence) == (guard is not Guard.OTHER_TOPIC)
+        assert ("--put-aside" in sentence) == (guard in NEEDS_PUT_ASIDE), sentence
+
+
+def test_a_new_copy_skips_to_where_the_source_starts_under_any_policy() -> None:
+    for topic in (COMPACTED, DELETED):
+        assert judged(out_of_range(150, 200), topic=topic).offset == 150

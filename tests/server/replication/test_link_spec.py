@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from server.replication.link_spec import (
     COMPACTIONS,
+    RESYNCS,
     BadLink,
     LinkSpec,
     altered_link,
@@ -68,6 +69,7 @@ def test_topics_by_name_alone() -> None:
         ({"topics": ["__consumer_offsets"]}, "kompakt standby"),
         ({"patterns": ["("]}, "pattern"),
         ({"compaction": "later"}, "not one of off, on"),
+        ({"resync": "later"}, "not one of manual, auto"),
         ({"bootstrap": "a:b"}, "not host:port"),
         ({"bootstrap": ""}, "names no broker of its source"),
         ({"bootstrap": " , "}, "names no broker of its source"),
@@ -135,6 +137,7 @@ SPECS = st.builds(
     patterns=st.lists(st.sampled_from(["a.*", "b|c", r"\d+"]), max_size=3).map(tuple),
     groups=st.lists(st.sampled_from(["app-.*", "x"]), max_size=3).map(tuple),
     compaction=st.sampled_from(COMPACTIONS),
+    resync=st.sampled_from(RESYNCS),
     bytes_per_second=st.none() | st.integers(1_024, 1 << 40),
     is_paused=st.booleans(),
 )

@@ -20,9 +20,15 @@ from protocol.messages.offset_commit import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.replication.findings import SourceTopic
-from server.replication.slot_content import SAFE_SHARE, SlotContent, safe_ms_of
+from server.replication.slot_content import (
+    SAFE_SHARE,
+    ResyncMemory,
+    SlotContent,
+    resync_of,
+    safe_ms_of,
+)
 from server.replication.slots import RENEW_MS, commit_slots
-from server.replication.state_table import Event, MirrorState
+from server.replication.state_table import Event, Guard, MirrorState
 from tests.harness.mirror_world import MirrorWorld
 
 DAY_MS = 86_400_000
@@ -123,6 +129,23 @@ def test_a_restart_never_finds_a_safe_time_that_is_too_old_or_too_new(
 @pytest.mark.parametrize("metadata", [None, "", "{", "[]", "{}", '{"safe_ms": "x"}'])
 def test_a_slot_that_cannot_be_read_remembers_nothing(metadata: str | None) -> None:
     assert safe_ms_of(metadata) is None
+
+
+@pytest.mark.parametrize(
+    "resync", [None, 5, {}, {"cause": 5}, {"cause": "LATER"}, {"puts_aside": True}], ids=str
+)
+def test_a_resync_that_cannot_be_read_is_none(resync: object) -> None:
+    assert resync_of(json.dumps({"resync": resync})) is None
+
+
+def test_a_resync_whose_old_log_may_have_to_stay_puts_it_aside() -> None:
+    memory = ResyncMemory(Guard.SOURCE_LOST, puts_aside=True)
+    assert resync_of('{"resync": {"cause": "SOURCE_LOST"}}') == memory
+    for puts_aside in (False, True):
+        slot = SlotContent(
+            Offset(0), MirrorState.RESYNC, "", 5, memory._replace(puts_aside=puts_aside)
+        )
+        assert resync_of(slot.metadata()) == slot.resync
 
 
 def test_a_time_that_is_known_or_forgotten_is_news() -> None:
