@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -876,10 +877,7 @@ async def test_no_record_is_lost_if_two_partitions_wake_a_fetch_together(tmp_pat
         await link(target, source)
         await until(lambda: states(target) == ["copying"] * 2, lambda: status(target))
         for number in range(10):
-            ends = [number] * 2
-            await until(
-                lambda ends=ends: [each["end"] for each in status(target)["partitions"]] == ends
-            )
+            await until(partial(has_ends, number))
             for partition, size in ((1, 1), (0, 1_300_000)):
                 log = source.log("t", partition)
                 batch = batch_of([(b"k%d" % number, b"v" * size)])
