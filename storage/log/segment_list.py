@@ -250,10 +250,15 @@ class SegmentList:
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
             self._offsets.truncate(start_offset, end_offset)
             self._unsynced = [kept[-1]]
-            # A roll by the clock may have come after the truncation listed all rolls. What it sealed is
-            # cut or removed, and its producers are those of the end before.
-            self._rolled = []
+            self._forget_rolls()
         return gone
+
+    def _forget_rolls(self) -> None:
+        """Forget rolls by the clock that came after the last commit. Under `state_lock`.
+
+        What they sealed is cut or removed, and their producers are those of the end before.
+        """
+        self._rolled = []
 
     def begin_replacement(self) -> None:
         """Make passes fail that were planned before, and those that are planned until the end."""
@@ -275,7 +280,7 @@ class SegmentList:
         Returns those that are no longer in the log.
         """
         with self.state_lock:
-            assert not self._rolled, "they are listed before"
+            self._forget_rolls()
             gone = list(self.segments)
             self.replacements += 1
             self.segments = segments

@@ -39,7 +39,7 @@ from storage.verify.verify import find_logs
 from tests.harness.copied_log import begin_copy, seen_of
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, headers_in, marker_of, run_of, valid
-from tests.harness.log_home import LogHome, read_all
+from tests.harness.log_home import Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -582,3 +582,34 @@ def test_answers_to_threads_are_of_one_log_while_copies_replace_it(
     if errors:
         raise errors[0]
     assert len(seen) > 2
+
+
+@pytest.mark.parametrize("puts_aside", [False, True])
+def test_a_roll_by_the_clock_may_fall_into_a_replacement(puts_aside: bool) -> None:
+    """Its background commit must not seal what the replacement has removed."""
+    for operation in range(1, 100):
+        home = LogHome(MemoryFileSystem(), background=Deferred(inline=False))
+        log = old_log(home)
+        copy = filled_copy(home, log, [0, 2, 5])
+        home.background.run_all()
+        left = operation
+
+        def roll_once(_action: str, _path: str, log: PartitionLog = log) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                log.roll(0)
+
+        home.fs.on_operation = roll_once  # type: ignore[attr-defined]
+        aside = log.replace_with(copy, puts_aside=puts_aside)
+        home.fs.on_operation = None  # type: ignore[attr-defined]
+        home.background.run_all()
+
+        assert (log.offline_reason, home.failures) == (None, [])
+        assert (aside is not None) is puts_aside
+        crashed = home.fs.after_crash(Loss.EVERYTHING, Random(0))  # type: ignore[attr-defined]
+        for each in (log, LogHome(crashed).open()):
+            assert [record.offset for record in read_all(each)] == [0, 2, 5]
+        if left > 0:
+            return
+    raise AssertionError("the replacement never ended")
