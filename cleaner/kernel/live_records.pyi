@@ -6,7 +6,7 @@ those of open transactions keep their producer. Tombstones, aborted records, mar
 load ignores are left out. So a load of the copies gives exactly the state that a load of the originals
 gives (`OffsetScan`), and the copies depend on that state only.
 
-Both methods hold the GIL: feed small pieces beside an event loop.
+Both methods release the GIL, except for compressed batches and records of transactions.
 """
 
 from typing_extensions import Buffer

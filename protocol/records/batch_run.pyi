@@ -38,7 +38,9 @@ class RunScan:
     def stop(self) -> StopReason:
         """The reason why the run ends there; TRUNCATED if the buffer ends inside a batch."""
 
-def scan_run(records: Buffer, *, end_offset: Offset, last_epoch: Epoch, size_max: int) -> RunScan:
+def scan_run(
+    records: Buffer, *, end_offset: Offset, last_epoch: Epoch, size_max: int, batches_max: int
+) -> RunScan:
     """Check the batches that continue a log, up to the first that is not valid there.
 
     Valid: whole and valid as in `protocol.records.batch_scan`, at or above the end of the batch before
@@ -49,4 +51,5 @@ def scan_run(records: Buffer, *, end_offset: Offset, last_epoch: Epoch, size_max
     Args:
         end_offset, last_epoch: of the log.
         size_max: bytes of the run; one batch may be larger.
+        batches_max: batches of the run, at least 1.
     """

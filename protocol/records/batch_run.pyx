@@ -31,9 +31,12 @@ cdef class RunScan:
         int32_t last_epoch
         object stop
 
-    cdef int walk(self, const uint8_t *start, int64_t size, int64_t size_max) noexcept nogil:
+    cdef int walk(
+        self, const uint8_t *start, int64_t size, int64_t size_max, int64_t batches_max
+    ) noexcept nogil:
         """Check batches up to the first that does not belong to the run. Returns why it stopped."""
         cdef batch_header header
+        cdef int64_t count = 0
         cdef const uint8_t *at
         cdef int status
         while self.end_position < size:
@@ -52,9 +55,10 @@ cdef class RunScan:
                 continue
             if not self.follows(&header):
                 return OUT_OF_ORDER
-            if not self.is_empty() and self.size_with(&header) > size_max:
+            if count > 0 and (self.size_with(&header) > size_max or count == batches_max):
                 return FULL
             self.take(&header)
+            count += 1
         return BATCH_OK
 
     cdef inline bint is_empty(self) noexcept nogil:
@@ -84,7 +88,12 @@ cdef class RunScan:
 
 
 def scan_run(
-    const uint8_t[::1] records not None, *, int64_t end_offset, int32_t last_epoch, int64_t size_max
+    const uint8_t[::1] records not None,
+    *,
+    int64_t end_offset,
+    int32_t last_epoch,
+    int64_t size_max,
+    int64_t batches_max,
 ):
     cdef RunScan scan = RunScan.__new__(RunScan)
     cdef int64_t size = records.shape[0]
@@ -95,6 +104,6 @@ def scan_run(
     scan.first_gap = -1
     if size > 0:
         with nogil:
-            status = scan.walk(&records[0], size, size_max)
+            status = scan.walk(&records[0], size, size_max, batches_max)
     scan.stop = StopReason(status)
     return scan

@@ -161,6 +161,7 @@ class SourceCopier:
         if not asked:
             await asyncio.sleep(IDLE_SECONDS)
             return 0
+        ends = {each.partition: each.end for each in asked}
         bounds = self._pace.bounds(self._bounds)
         if self._is_idle:
             bounds = replace(bounds, wait_ms=IDLE_WAITS * bounds.wait_ms)
@@ -180,6 +181,8 @@ class SourceCopier:
             ask = partial(_source_epoch_end, client, partition)
             target = targets[partition]
             assert target is not None, "it was asked for"
+            if target.log.log_end_offset != ends[partition]:
+                continue  # The copier of a new leader has cut it or filled it meanwhile.
             await self.take(mirrors[partition], target, fetched, ask)
         self._is_idle = len(asked) == len(self._led()) and all(
             mirrors[partition].repeats(fetched) for partition, fetched in answers.items()
@@ -331,5 +334,7 @@ async def _source_epoch_end(
 def _first_gap(target: Target, records: memoryview) -> Offset | None:
     """Returns the first offset from the log's end on that an answer skips; None if it skips none."""
     place, size = target.place, len(records)
-    run = check_run(records, end=place.end, last_epoch=place.last_epoch, size_max=size)
+    run = check_run(
+        records, end=place.end, last_epoch=place.last_epoch, size_max=size, batches_max=size
+    )
     return run.first_gap

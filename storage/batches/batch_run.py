@@ -21,6 +21,10 @@ RUN_BYTES_MAX = 1 << 20
 """A run is at most this large, unless it is one batch: the loop checks it in 0.2 ms, and one write of
 it takes as long."""
 
+RUN_BATCHES_MAX = 1000
+"""A run has at most so many batches: each may be of another producer, whose state changes with it, and
+that takes 4 us."""
+
 
 @value_class(kw_only=True)
 class BatchRun:
@@ -44,7 +48,12 @@ class BatchRun:
 
 @any_thread
 def check_run(
-    records: memoryview, *, end: Offset, last_epoch: Epoch, size_max: int = RUN_BYTES_MAX
+    records: memoryview,
+    *,
+    end: Offset,
+    last_epoch: Epoch,
+    size_max: int = RUN_BYTES_MAX,
+    batches_max: int = RUN_BATCHES_MAX,
 ) -> BatchRun:
     """Returns the first run of an answer, for a log that ends at `end` in `last_epoch`.
 
@@ -52,7 +61,13 @@ def check_run(
     not lower, and at most 2^30, so that this broker can lead above it. A fault ends the run: what
     precedes it may be appended, the rest not. Releases the GIL.
     """
-    scan = scan_run(records, end_offset=end, last_epoch=last_epoch, size_max=size_max)
+    scan = scan_run(
+        records,
+        end_offset=end,
+        last_epoch=last_epoch,
+        size_max=size_max,
+        batches_max=batches_max,
+    )
     has_more = scan.stop is StopReason.FULL
     return BatchRun(
         view=records[scan.start_position : scan.end_position],

@@ -31,11 +31,16 @@ def fuzz(seed: int, runs: int) -> Counter[str]:
         source = random.Random(f"{seed}/{number}")
         data, end = log(source), source.choice((0, 0, 3))
         epoch, size_max = source.choice((-1, 0)), source.choice((0, 300, 1 << 20))
+        batches_max = source.choice((1, 3, 1000))
         # An array has no spare zero behind it, as bytes have: one byte too far is seen.
         scan = scan_run(
-            array("B", data), end_offset=Offset(end), last_epoch=Epoch(epoch), size_max=size_max
+            array("B", data),
+            end_offset=Offset(end),
+            last_epoch=Epoch(epoch),
+            size_max=size_max,
+            batches_max=batches_max,
         )
-        expected = plain(data, end=end, epoch=epoch, size_max=size_max)
+        expected = plain(data, end=end, epoch=epoch, size_max=size_max, batches_max=batches_max)
         assert fields_of(scan) == expected, f"{seed}/{number}"
         counts[scan.stop.name] += 1
     return counts

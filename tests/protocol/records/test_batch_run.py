@@ -28,9 +28,9 @@ def fields_of(scan: RunScan) -> Found:
     )
 
 
-def plain(records: bytes, *, end: int, epoch: int, size_max: int) -> Found:
+def plain(records: bytes, *, end: int, epoch: int, size_max: int, batches_max: int) -> Found:
     """Check the batches one after the other."""
-    start = position = 0
+    start = position = taken = 0
     base, gap = end, -1
     while position < len(records):
         one = scan_batches(records, position)
@@ -45,13 +45,15 @@ def plain(records: bytes, *, end: int, epoch: int, size_max: int) -> Found:
             return start, position, base, end, epoch, gap, StopReason.OUT_OF_ORDER
         if not epoch <= each.leader_epoch <= EPOCH_MAX:
             return start, position, base, end, epoch, gap, StopReason.OUT_OF_ORDER
-        if position > start and position + each.size_bytes - start > size_max:
+        is_full = position + each.size_bytes - start > size_max or taken == batches_max
+        if position > start and is_full:
             return start, position, base, end, epoch, gap, StopReason.FULL
         if position == start:
             base = each.base_offset
         if gap < 0 and (each.base_offset > end or each.record_count <= each.last_offset - end):
             gap = end
         position += each.size_bytes
+        taken += 1
         end, epoch = each.last_offset + 1, each.leader_epoch
     return start, position, base, end, epoch, gap, StopReason.END
 
@@ -75,10 +77,16 @@ STEPS = st.lists(
     end=st.integers(0, 6),
     last_epoch=st.integers(-1, 2),
     size_max=st.sampled_from([0, 100, 200, 1 << 20]),
+    batches_max=st.sampled_from([1, 2, 3, 1000]),
     cut=st.integers(0, 90),
 )
 def test_run_is_what_a_plain_loop_finds(
-    steps: list[dict[str, int]], end: int, last_epoch: int, size_max: int, cut: int
+    steps: list[dict[str, int]],
+    end: int,
+    last_epoch: int,
+    size_max: int,
+    batches_max: int,
+    cut: int,
 ) -> None:
     data, offset, epoch = b"", 0, 0
     for step in steps:
@@ -94,9 +102,17 @@ def test_run_is_what_a_plain_loop_finds(
         offset = min(offset + step["offsets"], LONG_MAX)
     data = data[: len(data) - cut] if cut < len(data) else data
 
-    scan = scan_run(data, end_offset=Offset(end), last_epoch=Epoch(last_epoch), size_max=size_max)
+    scan = scan_run(
+        data,
+        end_offset=Offset(end),
+        last_epoch=Epoch(last_epoch),
+        size_max=size_max,
+        batches_max=batches_max,
+    )
 
-    assert fields_of(scan) == plain(data, end=end, epoch=last_epoch, size_max=size_max)
+    assert fields_of(scan) == plain(
+        data, end=end, epoch=last_epoch, size_max=size_max, batches_max=batches_max
+    )
 
 
 def test_damaged_batch_ends_the_run_even_if_it_seems_to_be_in_the_log() -> None:
@@ -104,6 +120,10 @@ def test_damaged_batch_ends_the_run_even_if_it_seems_to_be_in_the_log() -> None:
     damaged[-1] ^= 1
     for end in (0, 2):
         scan = scan_run(
-            batch(0) + bytes(damaged), end_offset=Offset(end), last_epoch=Epoch(0), size_max=999
+            batch(0) + bytes(damaged),
+            end_offset=Offset(end),
+            last_epoch=Epoch(0),
+            size_max=999,
+            batches_max=9,
         )
         assert scan.stop is StopReason.BAD_CRC
