@@ -81,16 +81,17 @@ class LogReader:
             DiskError, CorruptLog: the files cannot be read.
         """
         self._service.check_online()
-        read = partial(
-            self._read,
-            offset,
-            max_bytes,
-            whole_first_batch,
-            isolation,
-            last_fetched_epoch,
-            cached_only,
-        )
-        return self._in_one_log(read, _release)
+        while True:
+            replacements = self._list.replacements
+            result = self._read(
+                offset, max_bytes, whole_first_batch, isolation, last_fetched_epoch, cached_only
+            )
+            # As in `_in_one_log`, inline for speed.
+            if self._list.replacements == replacements and replacements % 2 == 0:
+                return result
+            if isinstance(result, ReadResult):
+                result.release()
+            self._list.wait_for_replacement()
 
     def _read(
         self,
@@ -158,7 +159,7 @@ class LogReader:
                 return region, found
             region.release()
 
-    def _in_one_log(self, find: Callable[[], T], discard: Callable[[T], None]) -> T:
+    def _in_one_log(self, find: Callable[[], T]) -> T:
         """Call `find`, again if a replacement of the log begins or ends meanwhile.
 
         The offsets, segments and states that it uses would be those of two logs: with the aborted
@@ -167,9 +168,8 @@ class LogReader:
         while True:
             replacements = self._list.replacements
             found = find()
-            if replacements % 2 == 0 and self._list.replacements == replacements:
+            if self._list.replacements == replacements and replacements % 2 == 0:
                 return found
-            discard(found)
             self._list.wait_for_replacement()
 
     def _divergence(self, offset: Offset, epoch: Epoch) -> EpochEnd | None:
@@ -206,7 +206,7 @@ class LogReader:
                 partial(first_at_or_after, timestamp=timestamp, bounds=bounds)
             )
 
-        return self._in_one_log(find, _keep)
+        return self._in_one_log(find)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """Returns the first record with the largest timestamp; None if there is no record.
@@ -219,27 +219,17 @@ class LogReader:
             bounds = (self._offsets.start, self._offsets.high_watermark)
             return self._with_segments(partial(youngest, bounds=bounds))
 
-        return self._in_one_log(find, _keep)
+        return self._in_one_log(find)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> EpochEnd:
         """Returns the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown (KIP-320)."""
         return self._in_one_log(
-            lambda: self._epochs_as_leader().end_offset(epoch, self._offsets.end), _keep
+            lambda: self._epochs_as_leader().end_offset(epoch, self._offsets.end)
         )
 
     def leader_epoch_at(self, offset: Offset) -> Epoch:
         """Returns the leader epoch in which `offset` was or will be written; -1 if unknown."""
-        return self._in_one_log(lambda: self._epochs_as_leader().epoch_at(offset), _keep)
+        return self._in_one_log(lambda: self._epochs_as_leader().epoch_at(offset))
 
     def _epochs_as_leader(self) -> LeaderEpochs:
         return self._states.epochs.with_leader_epoch(self._leader_epoch, self._offsets.end)
-
-
-def _release(result: ReadResult | ErrorCode) -> None:
-    if isinstance(result, ReadResult):
-        for region in result.regions:
-            region.release()
-
-
-def _keep(_: object) -> None:
-    """Discard a value that holds nothing."""
