@@ -28,7 +28,6 @@ from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.client.pauses import MIRROR, Pauses
 from server.replication.acl_sync import AclFacts, AclSync
-from server.replication.aside_logs import AsideLog
 from server.replication.copying import SourceCopier
 from server.replication.fetch_pace import FetchPace
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
@@ -37,12 +36,12 @@ from server.replication.groups.local_groups import LocalGroups
 from server.replication.link_spec import LinkSpec
 from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
+from server.replication.new_copies import NewCopies
 from server.replication.requests import FetchBounds
-from server.replication.resync import begins_by_itself, refusal_of_resync
 from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
 from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
-from server.replication.state_table import Event, Guard, MirrorState
+from server.replication.state_table import Event, Guard
 from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
@@ -94,6 +93,7 @@ class Link:
         "_tasks",
         "_topics",
         "_writer",
+        "new_copies",
         "problems",
         "reason",
         "spec",
@@ -146,6 +146,7 @@ class Link:
         self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[str, list[TopicPartition]] = {}
         self._mirrors: dict[TopicPartition, Mirror] = {}
+        self.new_copies = NewCopies(self._mirrors, writer)
         self._is_stale = False
         """Whether a source's answer shows that its topics or leaders have changed."""
         self._letting_go: set[str] = set()
@@ -176,8 +177,7 @@ class Link:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for mirror in self._mirrors.values():
-            await self._writer.drop_copy(mirror)
+        await self.new_copies.drop()
 
     def pause(self, *, is_paused: bool) -> None:
         """Pause or resume all partitions; resuming also retries what has failed."""
@@ -189,37 +189,6 @@ class Link:
         """Copy as fast as the changed link says, take its groups along, and resync as it says."""
         self.spec = spec
         self._pace.set_rate(spec.bytes_per_second)
-
-    def resync(
-        self, topic: str | None, partition: int | None, *, puts_aside: bool
-    ) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
-        """Copy failed partitions once more, beside their logs.
-
-        Args:
-            topic: None for all failed partitions of the link.
-            partition: None for all failed partitions of the topic.
-
-        Returns those that have begun, and why others cannot. A partition that has not failed is among
-        these only if it was named.
-        """
-        begun, refused = list[TopicPartition](), dict[TopicPartition, str]()
-        for each, mirror in self._mirrors.items():
-            if topic not in (None, each.topic) or partition not in (None, each.partition):
-                continue
-            if partition is None and mirror.state is not MirrorState.FAILED:
-                continue
-            reason = refusal_of_resync(
-                mirror.state,
-                mirror.cause,
-                puts_aside=puts_aside,
-                is_offline=mirror.log.offline_reason is not None,
-            )
-            if reason or mirror.cause is None:
-                refused[each] = reason
-            else:
-                mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
-                begun.append(each)
-        return begun, refused
 
     # ---------------------------------------------------------------- what people see
 
@@ -258,17 +227,6 @@ class Link:
             resyncs_started_total=sum(each.resyncs_started for each in every),
             resyncs_completed_total=sum(each.resyncs_completed for each in every),
         )
-
-    async def put_aside(self) -> dict[TopicPartition, list[AsideLog]]:
-        """Returns the logs that resyncs have put aside, of partitions that have some. Those of a disk
-        that has failed are left out."""
-        logs = [mirror.log for mirror in self._mirrors.values() if not mirror.log.offline_reason]
-        try:
-            found = await self._writer.put_aside(*logs)
-        except StorageError as error:
-            _log.error("link %s: cannot look for what resyncs put aside: %s", self.spec.name, error)
-            return {}
-        return {log.topic_partition: found[log.directory] for log in logs if log.directory in found}
 
     def mirrors_of(self, topic: str) -> list[Mirror]:
         """Returns the mirrors of one topic's partitions."""
@@ -351,7 +309,7 @@ class Link:
                 self._pauses.reset()
                 until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
                 while asyncio.get_running_loop().time() < until_s and not self._is_stale:
-                    await self._tend_copies()
+                    await self.new_copies.tend()
                     await self._commit(coordinator)
                     await asyncio.sleep(SLOTS_SECONDS)
 
@@ -359,32 +317,6 @@ class Link:
         topics = {name: each.facts for name, each in self._found.topics.items()}
         mirrors = list(self._mirrors.values())
         await commit_slots(coordinator, self.spec.group, mirrors, topics, self._now_ms)
-
-    async def _resync_by_itself(self) -> None:
-        for mirror in list(self._mirrors.values()):
-            if self.spec.is_paused or not self._begins_by_itself(mirror, has_aside=False):
-                continue
-            has_aside = bool(await self._writer.put_aside(mirror.log))
-            if self._begins_by_itself(mirror, has_aside=has_aside):
-                mirror.begin_resync(Guard.MISSED_TOMBSTONES, puts_aside=False)
-
-    def _begins_by_itself(self, mirror: Mirror, *, has_aside: bool) -> bool:
-        return begins_by_itself(
-            self.spec.resync,
-            mirror.state,
-            mirror.cause,
-            has_failed=mirror.resyncs_started > mirror.resyncs_completed,
-            has_aside=has_aside,
-        )
-
-    async def _tend_copies(self) -> None:
-        """Drop the copies of resyncs that have ended without them, and begin those of new ones."""
-        for mirror in list(self._mirrors.values()):
-            if mirror.left_over is not None:
-                await self._writer.drop_copy(mirror)
-            resync = mirror.resync
-            if mirror.state is MirrorState.RESYNC and resync and resync.target is None:
-                await self._writer.begin_copy(mirror)
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""
@@ -398,7 +330,8 @@ class Link:
         for log in made.logs:
             self._mirror(log)
         self._start_copiers()
-        await self._resync_by_itself()
+        if not self.spec.is_paused:
+            await self.new_copies.begin_by_themselves(self.spec.resync)
         if self.spec.takes_acls and not self.spec.is_paused:
             await self._acls.sync(client, self._topics.names_of(self.spec.name))
         self._tell_those_that_nobody_leads()

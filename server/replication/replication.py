@@ -176,7 +176,7 @@ class Replication:
             if topic is not None and not (numbers if partition is None else partition in numbers):
                 what = topic if partition is None else f"{topic}-{partition}"
                 raise UnknownLink(f"{what} is no mirror of link {name}")
-            begun, refused = link.resync(topic, partition, puts_aside=puts_aside)
+            begun, refused = link.new_copies.begin(topic, partition, puts_aside=puts_aside)
             if not begun:
                 raise _none_begun(name, refused)
             return begun, refused
@@ -293,7 +293,7 @@ class Replication:
     async def shown_whole(self, name: str) -> dict[str, Any]:
         """Returns one link, with the logs that resyncs have put aside. Raises UnknownLink."""
         shown, link = self.shown_one(name), self._links.get(name)
-        aside = {} if link is None else await link.put_aside()
+        aside = {} if link is None else await link.new_copies.put_aside()
         for each in shown["partitions"]:
             logs = aside.get(TopicPartition(each["topic"], each["partition"]), [])
             each["put_aside"] = [asdict(log) for log in logs]
