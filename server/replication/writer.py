@@ -86,7 +86,7 @@ class MirrorWriter:
         """Cut the log where it diverges. The mirror then compares both logs again."""
         target = mirror.own
         async with mirror.writing:
-            # Also if the copier is cancelled, because its broker leads nothing any more: otherwise the
+            # Also if the copier is cancelled, because its broker leads nothing now: otherwise the
             # mirror would wait for this cut for ever.
             await to_its_end(self._cut(mirror, target, verdict))
 

@@ -14,7 +14,7 @@ from tests.harness.mirror_world import MirrorWorld
 
 
 async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
-    """`Link._start_copiers` cancels the copier of a broker that leads nothing any more."""
+    """`Link._start_copiers` cancels the copier of a broker that leads nothing now."""
     world = MirrorWorld(seed=0)
     world.source.append((b"a", b"1"))
     world.source.append((b"b", b"2"))
