@@ -80,6 +80,8 @@ class History:
     def take(self, step: Step) -> None:
         leader, world = self.leader, self.world
         match step:
+            case Cut(offsets) if leader.log.log_end_offset - offsets < leader.log.clean_offset:
+                return  # Recovery cuts nothing that was synced, and cleaning sees nothing else.
             case Cut():
                 end = leader.log.log_end_offset
                 leader.change(step)
