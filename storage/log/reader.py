@@ -107,10 +107,10 @@ class LogReader:
         if not self._is_in_range(offset, diverging):
             return ErrorCode.OFFSET_OUT_OF_RANGE
         is_committed = isolation is Isolation.READ_COMMITTED
-        # Read once: to a mirror, an answer without records up to its high watermark means that there are
-        # none, and in a worker thread the high watermark may advance after the search.
-        high_watermark = self._offsets.high_watermark
-        bound = self._offsets.last_stable if is_committed else high_watermark
+        # Read once: to a mirror or a comparison, an answer without records up to one of these means that
+        # there are none, and in a worker thread they may advance after the search.
+        last_stable, high_watermark = self._offsets.last_stable, self._offsets.high_watermark
+        bound = last_stable if is_committed else high_watermark
         region: SegmentRegion | None = None
         aborted: Sequence[tuple[ProducerId, Offset]] = ()
         if offset < bound and diverging is None:
@@ -134,7 +134,7 @@ class LogReader:
         return ReadResult(
             regions=() if region is None else (region,),
             high_watermark=high_watermark,
-            last_stable_offset=self._offsets.last_stable,
+            last_stable_offset=last_stable,
             log_start_offset=self._offsets.start,
             aborted=aborted,
             diverging_epoch=diverging,
