@@ -30,8 +30,8 @@ from storage.files.local_files import LocalFileSystem
 
 DIGEST_PERCENT_MAX = 10.0
 """The share of a load that its digest may take."""
-DIGEST_PAIRS_MIN = 15
-"""The difference of two loads is small, so five pairs do not show it."""
+DIGEST_PAIRS_MIN = 90
+"""The difference of two loads is smaller than their noise, so few pairs do not show it."""
 QUIET_SECONDS = 5.0
 REPLAY_MS = "replog.replay.ms"
 """Set so low that each partition of 12 MB is due."""
