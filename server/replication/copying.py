@@ -174,8 +174,7 @@ class SourceCopier:
             return 0
         answers = fetch_answers(asked, response)
         answers |= await self._with_bounds_of_logs(client, answers)
-        compacted = [each for each in asked if self._judge.compacts(mirrors[each.partition])]
-        answers |= await self._confirmed_gaps(client, compacted, answers)
+        answers |= await self._confirmed_gaps(client, asked, answers, mirrors)
         pace = Pace(self._turns)
         async for partition, fetched in pace.paced(answers.items()):
             ask = partial(_source_epoch_end, client, partition)
@@ -249,18 +248,19 @@ class SourceCopier:
         client: BrokerClient,
         asked: Sequence[Asked],
         answers: Mapping[TopicPartition, Fetched],
+        mirrors: Mapping[TopicPartition, Mirror],
     ) -> dict[TopicPartition, Fetched]:
         """Returns the answers of partitions that seem to end in a gap, each asked for alone."""
         found: dict[TopicPartition, Fetched] = {}
         for each in asked:
             fetched = answers.get(each.partition)
-            if fetched is None or not fetched.seems_to_have_gap_from(each.end):
+            if fetched is None or fetched.is_alone or not fetched.seems_to_have_gap_from(each.end):
                 continue
-            request = fetch_request([each], replace(self._bounds, wait_ms=0))
-            response = await client.call(request, FetchResponse)
-            found[each.partition] = replace(fetched, is_alone=False)
-            if not response.error_code:
-                found |= fetch_answers([each._replace(before=None)], response)
+            if self._judge.compacts(mirrors[each.partition]):
+                request = fetch_request([each], replace(self._bounds, wait_ms=0))
+                response = await client.call(request, FetchResponse)
+                if not response.error_code:
+                    found |= fetch_answers([each._replace(before=None)], response)
         return found
 
     async def take(
@@ -295,7 +295,7 @@ class SourceCopier:
             if len(fetched.records):
                 self._turn += 1
                 mirror.turn, mirror.asks_epoch = self._turn, True
-            elif fetched.has_gap_from(target.log.log_end_offset):
+            elif fetched.has_gap_from(target.log.log_end_offset) and self._judge.compacts(mirror):
                 epoch = await self._epoch_of_gap(mirror, target, ask)
                 fetched = replace(fetched, gap_epoch=epoch)
             await self._writer.append(mirror, target, fetched)

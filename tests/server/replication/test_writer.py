@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from protocol.wire.numbers import Offset
 from server.replication.findings import SourceAnswer
 from server.replication.requests import Fetched
 from server.replication.state_table import MirrorState
+from tests.harness import mirror_world
 from tests.harness.log_builder import batch_of
 from tests.harness.mirror_world import MirrorWorld
 
@@ -43,6 +47,23 @@ async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert world.mirror.state is not MirrorState.CUTTING
     assert was_locked, "the thread still truncates"
+
+
+async def test_an_empty_answer_of_a_topic_that_is_not_compacted_is_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Apache Kafka answers so, without an error, if a read of tiered storage takes too long."""
+    topic = replace(mirror_world.TOPIC, compacts=False, deletes=True)
+    monkeypatch.setattr(mirror_world, "TOPIC", topic)
+    world = MirrorWorld(seed=0)
+    world.source.append((b"a", b"1"), (b"b", b"2"))
+    answer = SourceAnswer(start=Offset(0), high_watermark=Offset(2))
+    fetched = Fetched(answer=answer, records=b"", is_complete=True, is_alone=True)
+
+    await world.copier.take(world.mirror, world.mirror.own, fetched, world._source_epoch_end)
+    await world.settle()
+
+    assert len(world.copy.records()) == 2
 
 
 async def test_a_batch_beyond_the_source_s_high_watermark_is_damaged() -> None:
