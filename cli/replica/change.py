@@ -1,4 +1,4 @@
-"""Creates, pauses, resumes and deletes links, and promotes mirrors."""
+"""Creates, pauses, resumes, resyncs and deletes links, and promotes mirrors."""
 
 from __future__ import annotations
 
@@ -85,6 +85,17 @@ async def pause_link(url: str, name: str, *, is_paused: bool) -> int:
     return 0
 
 
+async def _post(url: str, path: str, query: Mapping[str, str] | None) -> Json:
+    """Returns the answer; a refusal first says what is missing, a line for each partition."""
+    async with connected(url, root=ROOT) as client:
+        try:
+            return await client.call("POST", path, query)
+        except CallFailed as refused:
+            for sentence in refused.answer.get("missing", []):
+                complain(sentence)
+            raise
+
+
 async def resync_link(
     url: str,
     name: str,
@@ -98,13 +109,7 @@ async def resync_link(
     query = {"put_aside": "true" if puts_aside else "false"}
     query |= {} if topic is None else {"topic": topic}
     query |= {} if partition is None else {"partition": str(partition)}
-    async with connected(url, root=ROOT) as client:
-        try:
-            done = await client.call("POST", f"{link_path(name)}/resync", query)
-        except CallFailed as refused:
-            for sentence in refused.answer.get("missing", []):
-                complain(sentence)
-            raise
+    done = await _post(url, f"{link_path(name)}/resync", query)
     if as_json:
         print_json(done)
     else:
@@ -131,13 +136,7 @@ async def delete_link(url: str, name: str) -> int:
 async def promote_mirror(url: str, topic: str, *, is_forced: bool, as_json: bool) -> int:
     """Promote a mirror, and list what it lacks. Returns the exit code."""
     query = {"force": "true"} if is_forced else None
-    async with connected(url, root=ROOT) as client:
-        try:
-            done = await client.call("POST", f"/mirrors/{quote(topic, safe='')}/promote", query)
-        except CallFailed as refused:
-            for sentence in refused.answer.get("missing", []):
-                complain(sentence)
-            raise
+    done = await _post(url, f"/mirrors/{quote(topic, safe='')}/promote", query)
     if as_json:
         print_json(done)
     else:

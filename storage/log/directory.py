@@ -16,13 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
 from storage.files.files import FileSystem, Lock
-from storage.files.paths import (
-    CLEAN_SHUTDOWN,
-    DELETED,
-    LOCK,
-    join,
-    topic_directory,
-)
+from storage.files.paths import CLEAN_SHUTDOWN, DELETED, LOCK, join, topic_directory
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties

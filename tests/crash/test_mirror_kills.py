@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +45,43 @@ def test_whatever_is_killed_the_mirror_ends_with_the_sources_state(
     seed = int(os.environ.get("KOMPAKT_MIRROR_KILL_SEED", random.randrange(1 << 16)))
     choices = random.Random(seed)
     (tmp_path / "seed").write_text(f"KOMPAKT_MIRROR_KILL_SEED={seed}")
-    with (
-        BrokerProcess(tmp_path / "source", BROKER) as source,
-        BrokerProcess(tmp_path / "target", BROKER) as target,
-    ):
-        create_topic(source.bootstrap_servers, TOPIC, partitions=PARTITIONS, config=CONFIG)
-        typed = TypedCommands(target)
-        create = ["replica", "create", "dr", "--source", source.bootstrap_servers]
-        typed.told(*create, "--topic", TOPIC, "--compaction", compaction)
+    with mirrored(tmp_path, compaction) as (source, target, typed):
         with KeyedWriter(
             source.bootstrap_servers, TOPIC, partitions=PARTITIONS, seed=seed
         ) as writer:
             for _ in range(KILLS):
                 wait_for_records(writer, choices.randrange(1, RECORDS_BETWEEN_KILLS_MAX))
                 kill(choices.choice((source, target)))
-        until(
-            "the mirror has everything", lambda: is_level(typed, source), lambda: str(status(typed))
-        )
-        expected = expected_values(writer)
-        shows(source, expected)
-        shows(target, expected)
-        typed.told("replica", "promote", TOPIC)
-        shows(target, expected)
+        check_ends_equal(source, target, typed, writer)
+
+
+@contextmanager
+def mirrored(
+    tmp_path: Path, compaction: str, source_properties: Mapping[str, str] = BROKER
+) -> Iterator[tuple[BrokerProcess, BrokerProcess, TypedCommands]]:
+    """Runs a source with a topic, and a broker that mirrors it. Yields both, and the second one's
+    commands."""
+    with (
+        BrokerProcess(tmp_path / "source", source_properties) as source,
+        BrokerProcess(tmp_path / "target", BROKER) as target,
+    ):
+        create_topic(source.bootstrap_servers, TOPIC, partitions=PARTITIONS, config=CONFIG)
+        typed = TypedCommands(target)
+        create = ["replica", "create", "dr", "--source", source.bootstrap_servers]
+        typed.told(*create, "--topic", TOPIC, "--compaction", compaction)
+        yield source, target, typed
+
+
+def check_ends_equal(
+    source: BrokerProcess, target: BrokerProcess, typed: TypedCommands, writer: KeyedWriter
+) -> None:
+    """Wait until the mirror has everything; both sides show it, also after a promotion."""
+    until("the mirror has everything", lambda: is_level(typed, source), lambda: str(status(typed)))
+    expected = expected_values(writer)
+    shows(source, expected)
+    shows(target, expected)
+    typed.told("replica", "promote", TOPIC)
+    shows(target, expected)
 
 
 def shows(broker: BrokerProcess, expected: dict[tuple[int, bytes], bytes]) -> None:

@@ -13,19 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.test_attack_soak import expected_values
 from tests.crash.test_mirror_kills import (
-    CONFIG,
+    BROKER,
     PARTITIONS,
     TOPIC,
-    is_level,
+    check_ends_equal,
     kill,
-    shows,
+    mirrored,
     status,
     wait_for_records,
 )
-from tests.harness.broker_process import BrokerProcess
-from tests.harness.clients import create_topic
 from tests.harness.failed_mirrors import SOURCE, fail_mirrors, states
 from tests.harness.group_run import until
 from tests.harness.keyed_writer import KeyedWriter
@@ -45,15 +42,7 @@ def test_whatever_is_killed_in_a_resync_the_mirror_ends_with_the_sources_state(
     seed = int(os.environ.get("KOMPAKT_RESYNC_KILL_SEED", random.randrange(1 << 16)))
     choices = random.Random(seed)
     (tmp_path / "seed").write_text(f"KOMPAKT_RESYNC_KILL_SEED={seed}")
-    properties = {"log.cleaner.backoff.ms": "100"}
-    with (
-        BrokerProcess(tmp_path / "source", properties | SOURCE) as source,
-        BrokerProcess(tmp_path / "target", properties) as target,
-    ):
-        create_topic(source.bootstrap_servers, TOPIC, partitions=PARTITIONS, config=CONFIG)
-        typed = TypedCommands(target)
-        create = ["replica", "create", "dr", "--source", source.bootstrap_servers]
-        typed.told(*create, "--topic", TOPIC, "--compaction", compaction)
+    with mirrored(tmp_path, compaction, BROKER | SOURCE) as (source, target, typed):
         with KeyedWriter(
             source.bootstrap_servers, TOPIC, partitions=PARTITIONS, seed=seed
         ) as writer:
@@ -67,14 +56,7 @@ def test_whatever_is_killed_in_a_resync_the_mirror_ends_with_the_sources_state(
                 kill(choices.choice((source, target)))
                 typed.told("replica", "alter", "dr", "--bytes-per-second", "0")
                 resync_what_has_failed(typed)
-        until(
-            "the mirror has everything", lambda: is_level(typed, source), lambda: str(status(typed))
-        )
-        expected = expected_values(writer)
-        shows(source, expected)
-        shows(target, expected)
-        typed.told("replica", "promote", TOPIC)
-        shows(target, expected)
+        check_ends_equal(source, target, typed, writer)
 
 
 def wait_until_copied(typed: TypedCommands) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from protocol.records.record_batch import Record
@@ -20,6 +21,7 @@ from storage.log.log import PartitionLog
 from storage.log.opening import LogOpening, create_log, open_log
 from storage.segment.reader import Isolation
 from tests.harness.log_builder import end_of, records_in
+from tests.harness.memory_fs import MemoryFileSystem
 
 SMALL = dataclasses.replace(
     LogConfig(), segment_bytes=700, index_interval_bytes=100, cleanup_policy=("compact",)
@@ -142,3 +144,24 @@ def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Itera
         next_offset = end_of(data)
         assert next_offset > offset, "the answer makes no progress"
         offset = Offset(next_offset)
+
+
+@contextmanager
+def rolled_at(
+    operation: int, fs: MemoryFileSystem, log: PartitionLog
+) -> Iterator[Callable[[], bool]]:
+    """Roll a log, as its clock does, after so many operations of the disk within the context.
+
+    Yields a function that returns whether there were so many.
+    """
+    left = operation
+
+    def count(_action: str, _path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            log.roll(0)
+
+    fs.on_operation = count
+    yield lambda: left <= 0
+    fs.on_operation = None

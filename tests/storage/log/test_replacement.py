@@ -39,7 +39,7 @@ from storage.verify.verify import find_logs
 from tests.harness.copied_log import begin_copy, seen_of
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, headers_in, marker_of, run_of, valid
-from tests.harness.log_home import Deferred, LogHome, read_all
+from tests.harness.log_home import Deferred, LogHome, read_all, rolled_at
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -588,28 +588,20 @@ def test_answers_to_threads_are_of_one_log_while_copies_replace_it(
 def test_a_roll_by_the_clock_may_fall_into_a_replacement(puts_aside: bool) -> None:
     """Its background commit must not seal what the replacement has removed."""
     for operation in range(1, 100):
-        home = LogHome(MemoryFileSystem(), background=Deferred(inline=False))
+        fs = MemoryFileSystem()
+        home = LogHome(fs, background=Deferred(inline=False))
         log = old_log(home)
         copy = filled_copy(home, log, [0, 2, 5])
         home.background.run_all()
-        left = operation
-
-        def roll_once(_action: str, _path: str, log: PartitionLog = log) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                log.roll(0)
-
-        home.fs.on_operation = roll_once  # type: ignore[attr-defined]
-        aside = log.replace_with(copy, puts_aside=puts_aside)
-        home.fs.on_operation = None  # type: ignore[attr-defined]
+        with rolled_at(operation, fs, log) as has_rolled:
+            aside = log.replace_with(copy, puts_aside=puts_aside)
         home.background.run_all()
 
         assert (log.offline_reason, home.failures) == (None, [])
         assert (aside is not None) is puts_aside
-        crashed = home.fs.after_crash(Loss.EVERYTHING, Random(0))  # type: ignore[attr-defined]
+        crashed = fs.after_crash(Loss.EVERYTHING, Random(0))
         for each in (log, LogHome(crashed).open()):
             assert [record.offset for record in read_all(each)] == [0, 2, 5]
-        if left > 0:
+        if not has_rolled():
             return
     raise AssertionError("the replacement never ended")

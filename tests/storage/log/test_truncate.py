@@ -10,7 +10,7 @@ from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, run_of, valid
-from tests.harness.log_home import Deferred, LogHome, read_all
+from tests.harness.log_home import Deferred, LogHome, read_all, rolled_at
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -171,7 +171,8 @@ def test_what_was_below_a_full_truncation_is_out_of_range_after_a_crash() -> Non
 def test_a_roll_by_the_clock_may_fall_into_a_truncation(offset: int) -> None:
     """Its background commit must not seal what the truncation has removed, with later producers."""
     for operation in range(1, 40):
-        home = LogHome(MemoryFileSystem(), background=Deferred(inline=False))
+        fs = MemoryFileSystem()
+        home = LogHome(fs, background=Deferred(inline=False))
         log = home.create()
         for sequence in range(6):
             batch = batch_of(
@@ -179,26 +180,17 @@ def test_a_roll_by_the_clock_may_fall_into_a_truncation(offset: int) -> None:
             )
             assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
         log.advance_high_watermark(log.sync())
-        left = operation
-
-        def roll_once(_action: str, _path: str, log: PartitionLog = log) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                log.roll(0)
-
-        home.fs.on_operation = roll_once  # type: ignore[attr-defined]
-        log.truncate_to(Offset(offset))
-        home.fs.on_operation = None  # type: ignore[attr-defined]
+        with rolled_at(operation, fs, log) as has_rolled:
+            log.truncate_to(Offset(offset))
         home.background.run_all()
 
         assert (log.offline_reason, home.failures) == (None, [])
-        crashed = home.fs.after_crash(Loss.EVERYTHING, Random(0))  # type: ignore[attr-defined]
+        crashed = fs.after_crash(Loss.EVERYTHING, Random(0))
         for state in (log, LogHome(crashed).open()):
             assert offsets(state) == list(range(offset))
             producer = state.producers.get(ProducerId(7))
             last = producer.batches[-1].last_sequence if producer and producer.batches else -1
             assert last == offset - 1
-        if left > 0:
+        if not has_rolled():
             return
     raise AssertionError("the truncation never ended")

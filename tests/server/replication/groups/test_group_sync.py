@@ -265,6 +265,12 @@ async def test_a_paused_link_takes_no_offsets_along(tmp_path: Path) -> None:
         assert running._group_filter() is None
 
 
+MIRROR: Any = SimpleNamespace(
+    state=MirrorState.COPYING, log=SimpleNamespace(high_watermark=Offset(10))
+)
+"""A partition whose synced end is 10."""
+
+
 class Here:
     """Groups of this broker; a commit takes some turns of the loop before and after it is written."""
 
@@ -294,9 +300,7 @@ async def test_no_write_of_a_link_follows_a_promotion_that_meets_a_round(
     here = Here(itertools.cycle(turns))
     partitions = [TopicPartition("t", 0), TopicPartition("u", 0)]
     theirs = dict.fromkeys(partitions, Commit(Offset(0), Epoch(0), ""))
-    log = SimpleNamespace(high_watermark=Offset(10))
-    mirror: Any = SimpleNamespace(state=MirrorState.COPYING, log=log)
-    mirrors = dict.fromkeys(partitions, mirror)
+    mirrors = dict.fromkeys(partitions, MIRROR)
     sync = GroupSync(here, Access(), brokers=lambda: (), mirror=mirrors.get, now_ms=lambda: 0)
     found = GroupRound()
 
@@ -324,9 +328,7 @@ async def test_a_promotion_knows_what_its_unfinished_last_look_has_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here, partition = Here(itertools.repeat(0)), TopicPartition("t", 0)
-    log = SimpleNamespace(high_watermark=Offset(10))
-    mirror: Any = SimpleNamespace(state=MirrorState.COPYING, log=log)
-    sync = GroupSync(here, Access(), brokers=lambda: (), mirror=lambda _: mirror, now_ms=lambda: 0)
+    sync = GroupSync(here, Access(), brokers=lambda: (), mirror=lambda _: MIRROR, now_ms=lambda: 0)
     theirs = {"moved back": 12, "not seen again": 13}
     seen = list(theirs)
 
