@@ -24,7 +24,7 @@ LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 def serve(file: Path | None, overrides: Sequence[str]) -> int:
     """Run a broker until a signal stops it, and return the exit code."""
-    _log_to_stderr()
+    log_to_stderr()
     try:
         texts = read_sources(file=file, environment=os.environ, overrides=overrides)
         config = BrokerConfig.from_texts(texts)
@@ -37,7 +37,7 @@ def serve(file: Path | None, overrides: Sequence[str]) -> int:
     return EXIT_STOPPED if failure is None else _fail(EXIT_FAILED, failure)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Send the lines of all loggers to standard error, with times in UTC."""
     formatter = logging.Formatter(LOG_LINE)
     formatter.converter = time.gmtime

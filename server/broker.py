@@ -69,6 +69,7 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
+from server.standby.promoted_start import PromotedStart, promoted_start
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from metrics.http_endpoint import HttpEndpoint
     from server.admin.compaction import Compaction
     from server.cleaning import Cleaning
+    from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
     from server.security.tls_listener import TlsListener
@@ -120,6 +122,8 @@ class Broker:
         "_loop_watch",
         "_memory_upkeep",
         "_pauses",
+        "_promoted",
+        "_standby",
         "_state",
         "_stores",
         "_sync_rounds",
@@ -192,9 +196,22 @@ class Broker:
     clock: Clock
     warnings: SparingLog
 
-    def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: FileSystem,
+        clock: Clock,
+        standby: LinkSpec | None = None,
+    ) -> None:
+        """
+        Args:
+            standby: the link to the broker of which this one is a standby: it opens no listener for
+                clients until it is promoted.
+        """
         # Constant after construction
         self.config = config
+        self._standby = standby
         self.files = files
         self.clock = clock
         self.probe = ServerProbe()
@@ -239,6 +256,8 @@ class Broker:
         self.has_storage = False
         """Whether the topics are open. If so, everything that `_open_storage` creates is set."""
         self._stores: MetadataStores | None = None
+        self._promoted: PromotedStart | None = None
+        """The promotion that this start completes."""
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -322,8 +341,11 @@ class Broker:
         if self.config.resolved_http_listener() is not None:
             self._http_opening = awaited(self._open_http_if_slow())
         await self._open_storage()
-        await self._open_listeners()
-        self._state = None
+        if self._standby is None:
+            await self._open_listeners()
+            self._state = None
+        else:
+            self._state = f"a standby of {self._standby.bootstrap}, not promoted"
         await self._open_http_now()
         self._start_cleaner()
         self._start_checkpoints()
@@ -373,11 +395,24 @@ class Broker:
     # Storage.
 
     async def _open_storage(self) -> None:
+        await self._begin_promoted()
         await self._open_directories()
         await self._open_certificates()
         await self._open_topics()
         self._start_coordinators()
         self.has_storage = True
+        if self._promoted is not None:
+            await self._promoted.finish(self.topics, self.transactions, self.offsets)
+
+    async def _begin_promoted(self) -> None:
+        """Continue the promotion of a standby, if one has begun in this directory."""
+        self._promoted = await promoted_start(
+            self.files,
+            self.config.data_directories,
+            self.config.metadata_directory,
+            self.executors.upkeep,
+            is_standby=self._standby is not None,
+        )
 
     async def _open_directories(self) -> None:
         """Open the log directories, then what the metadata store holds besides topics."""
@@ -401,7 +436,10 @@ class Broker:
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
             is_quiet=self._is_quiet,
+            term_min=1 if self._promoted is None else self._promoted.term_min,
         )
+        if self._promoted is not None:
+            await self._promoted.settle_stores(self._stores, holder.directory_id)
         store = self._stores.cluster
         store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
@@ -516,7 +554,7 @@ class Broker:
         from server.links import replication_of, verifications_of
 
         assert self._stores is not None
-        self.replication = replication_of(self, self._stores.cluster)
+        self.replication = replication_of(self, self._stores.cluster, standby=self._standby)
         self.verifications = verifications_of(self, self.replication)
         self._has_links = True
         await self.replication.open()

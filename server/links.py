@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from server.broker import Broker
 
 
-def replication_of(broker: Broker, store: MetadataStore) -> Replication:
-    """Returns the links of the broker, not yet started."""
+def replication_of(
+    broker: Broker, store: MetadataStore, *, standby: LinkSpec | None = None
+) -> Replication:
+    """Returns the links of the broker, not yet started.
+
+    Args:
+        standby: the link to the broker of which this one is a standby.
+    """
     config = broker.config
     writer = MirrorWriter(
         broker.group_commit,
@@ -58,7 +64,7 @@ def replication_of(broker: Broker, store: MetadataStore) -> Replication:
             monotonic=broker.clock.monotonic,
         )
 
-    return Replication(store, broker.topics, link_of)
+    return Replication(store, broker.topics, link_of, standby=standby)
 
 
 def verifications_of(broker: Broker, replication: Replication) -> Verifications:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import resource
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -35,13 +35,17 @@ def run_until_stopped(config: BrokerConfig) -> str | None:
     """Serve until a signal stops the broker. Returns what went wrong, in one line, or None."""
     data = ", ".join(str(Path(path).absolute()) for path in config.data_directories)
     _log.info("Kompakt %s starts: node %d, data in %s", release(), config.node_id, data)
-    _keep_freed_memory()
-    _raise_descriptor_limit()
+    prepare_process()
     try:
-        with _audit_file(config):
-            return uvloop.run(_run(config))
+        return uvloop.run(serve(config))
     except (ListenError, StorageError) as error:
         return str(error)
+
+
+def prepare_process() -> None:
+    """Set what holds for the whole process: how freed memory is kept, and how many files it may open."""
+    _keep_freed_memory()
+    _raise_descriptor_limit()
 
 
 def _audit_file(config: BrokerConfig) -> AbstractContextManager[None]:
@@ -69,15 +73,31 @@ def _raise_descriptor_limit() -> None:
     share_descriptors(hard)
 
 
-async def _run(config: BrokerConfig) -> str | None:
-    signal = StopSignal()
-    broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
-    try:
-        with _no_collections():
-            await broker.start()
-        await _first_of(signal.wait(), broker.wait_failed())
-    finally:
-        await broker.stop()
+async def serve(
+    config: BrokerConfig,
+    signal: StopSignal | None = None,
+    *,
+    when_started: Callable[[], None] = lambda: None,
+) -> str | None:
+    """Run a broker on this loop until a signal stops it. Returns what went wrong, in one line, or None.
+
+    Args:
+        signal: None: one of its own.
+        when_started: called once the broker serves clients.
+
+    Raises:
+        ListenError, StorageError: it cannot start.
+    """
+    signal = signal or StopSignal()
+    with _audit_file(config):
+        broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+        try:
+            with _no_collections():
+                await broker.start()
+            when_started()
+            await _first_of(signal.wait(), broker.wait_failed())
+        finally:
+            await broker.stop()
     _log.info("stopped")
     return broker.failure
 

@@ -13,9 +13,9 @@ A load may use a checkpoint only if it then has the state that the log alone wou
 
 Cleaning before the end does no harm: it drops only what the state does not have.
 
-A standby's copy of a log (`cli/standby/partition_copy.py`) is the exception to "same log": it drops the
-log before its checkpoint, so it starts where the checkpoint ends, or in between, and the checkpoint is
-the only thing that has the state there. A log that is not a copy must never be judged so: where
+A standby's copy of a log (`server/standby/partition_copy.py`) is the exception to "same log": it drops
+the log before its checkpoint, so it starts where the checkpoint ends, or in between, and the checkpoint
+is the only thing that has the state there. A log that is not a copy must never be judged so: where
 DeleteRecords has moved its start to the checkpoint's end, the records below are deleted.
 """
 

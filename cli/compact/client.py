@@ -128,20 +128,25 @@ class CompactionClient:
 
 @asynccontextmanager
 async def connected(
-    url: str, *, headers: Mapping[str, str] | None = None, root: str = ROOT
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    root: str = ROOT,
+    seconds_max: float = CALL_SECONDS_MAX,
 ) -> AsyncIterator[CompactionClient]:
     """Yields a client of the broker at `url`, logged in with the access of the running command.
 
     Args:
         headers: sent with every request, in place of the login.
         root: the beginning of the paths that are called.
+        seconds_max: how long a call may take.
 
     Raises:
         CommandFailed: the access cannot be used with this URL.
     """
     access = current()
     shown = authorization(access.login, url) if headers is None else headers
-    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+    timeout = aiohttp.ClientTimeout(total=seconds_max)
     connector = aiohttp.TCPConnector(ssl=True if access.tls is None else access.tls)
     async with aiohttp.ClientSession(
         timeout=timeout, headers=shown, connector=connector

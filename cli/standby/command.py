@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +14,14 @@ from cli.base.options import AsJson
 from server.config.listeners.addresses import HttpListener, parse_http_listener
 from storage.formats.config_property import ConfigError
 
+if TYPE_CHECKING:
+    from server.config.config import BrokerConfig
+
 HTTP = "127.0.0.1:9646"
 
 app = typer.Typer(
     name="standby",
-    help="Follow a broker's metadata, offsets and transactions from another process or machine.",
+    help="Follow a whole broker from another process or machine, and take over from it.",
     invoke_without_command=True,
 )
 
@@ -45,27 +48,83 @@ def standby(
             help="Where its status and its metrics are served; empty for nowhere.",
         ),
     ] = HTTP,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The properties of the broker that the standby becomes once it is promoted.",
+        ),
+    ] = None,
+    metadata_only: Annotated[
+        bool,
+        typer.Option(
+            "--metadata-only",
+            help="Follow the metadata, offsets, groups and transactions, but no records of topics.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Follow a broker's metadata until SIGTERM or Ctrl-C.
+    """Follow a whole broker until SIGTERM or Ctrl-C, ready to take over.
 
-    Keeps a copy of the broker's topics, configurations, ACLs and users in DIR, and of its committed
-    offsets, groups and transactions. Prints a line when its state changes, and while it downloads a
-    snapshot.
+    Keeps a copy of all records of the broker in DIR, of its topics, configurations, ACLs and users, and
+    of its committed offsets, groups and transactions. Prints a line when its state changes, and while
+    it downloads a snapshot. kompakt standby promote lets it take over.
     """
     if context.invoked_subcommand is None:
-        end(lambda: _follow(of, data, http, as_json=as_json))
+        end(lambda: _follow(of, data, http, config, as_json=as_json, is_whole=not metadata_only))
 
 
-def _follow(of: str | None, data: Path | None, http: str, *, as_json: bool) -> int:
+def _follow(
+    of: str | None,
+    data: Path | None,
+    http: str,
+    config: Path | None,
+    *,
+    as_json: bool,
+    is_whole: bool,
+) -> int:
     if of is None or data is None:
         raise CommandFailed(EXIT_USAGE, "standby needs --of HOST:PORT and --data DIR")
+    if config is not None and not is_whole:
+        raise CommandFailed(EXIT_USAGE, "--config does not go with --metadata-only")
     from cli.base.broker_client import parse_address
     from cli.standby.run import StandbyOptions, run_standby
 
     parse_address(of)
-    options = StandbyOptions(leader=of, data=data, http=_listener(http), is_json=as_json)
-    return asyncio.run(run_standby(options))
+    options = StandbyOptions(
+        leader=of,
+        data=data,
+        http=_listener(http),
+        is_json=as_json,
+        config=_broker_config(config, data) if is_whole else None,
+    )
+    if not is_whole:
+        return asyncio.run(run_standby(options))
+    import uvloop
+
+    from server.run import prepare_process
+
+    prepare_process()
+    return uvloop.run(run_standby(options))
+
+
+def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
+    """Returns the configuration of the broker on the standby's directory. Raises CommandFailed."""
+    import os
+
+    from cli.serve import log_to_stderr
+    from server.config.config import BrokerConfig
+    from server.config.sources import read_sources
+
+    log_to_stderr()
+    try:
+        texts = read_sources(file=file, environment=os.environ, overrides=())
+        directory = str(data.absolute())
+        return BrokerConfig.from_texts(
+            texts | {"log.dirs": directory, "metadata.log.dir": directory}
+        )
+    except ConfigError as error:
+        raise CommandFailed(EXIT_USAGE, str(error)) from error
 
 
 def _listener(text: str) -> HttpListener | None:
@@ -113,6 +172,38 @@ def status(
         leader = of
         run(lambda: show_leader(leader, as_json=as_json))
     run(lambda: show_standby(url, as_json=as_json, verifies=verify))
+
+
+@app.command()
+@with_access
+def promote(
+    url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="URL of the standby's HTTP endpoint, which --http has set."
+        ),
+    ] = f"http://{HTTP}",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Take over also if the broker does not answer, or if records of it are missing.",
+        ),
+    ] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="How long to wait for the broker's last records once it refuses writes.",
+        ),
+    ] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Let a standby take over from its broker, which refuses writes from then on."""
+    from cli.standby.promote import promote_standby
+
+    run(lambda: promote_standby(url, is_forced=force, wait_s=wait, as_json=as_json))
 
 
 def _refuse_verify_of() -> int:

@@ -22,14 +22,14 @@ from cli.standby.coordinator_requests import (
     WantedPiece,
 )
 from cli.standby.followed_partition import FollowedPartition
-from cli.standby.followed_topics import COORDINATOR_TOPICS, FollowedTopic
-from cli.standby.partition_copy import PartitionCopy
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from server.standby.followed_topics import COORDINATOR_TOPICS, FollowedTopic
+from server.standby.partition_copy import PartitionCopy
 from storage.files.files import FileSystem
 from storage.files.paths import join, parse_topic_directory, topic_directory
 from storage.formats.log_identity import LogIdentity

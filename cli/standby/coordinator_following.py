@@ -102,6 +102,10 @@ class CoordinatorFollowing:
             self._progress.coordinators_wait(ended.reason)
             await asyncio.sleep(self._pauses.next(ended.at_least_s))
 
+    async def places(self) -> tuple[Place, ...]:
+        """Returns where the copies end, durably: what they append is synced at once."""
+        return await self._in_thread(self._copies.places)
+
     async def close(self) -> None:
         """Close the copies, after `run` has ended."""
         self._copies.stop()
@@ -199,7 +203,7 @@ class CoordinatorFollowing:
             CommandFailed: the leader cannot be reached.
         """
         async with self._verifying, connected(self._leader) as client:
-            places = await self._in_thread(self._copies.places)
+            places = await self.places()
             return [await self._verified(client, each) for each in places if each.end]
 
     async def _verified(self, client: BrokerClient, place: Place) -> dict[str, object]:

@@ -21,6 +21,8 @@ from storage.files.paths import (
     LOCK,
     META_PROPERTIES,
     METADATA,
+    PROMOTION,
+    STANDBY,
     STANDBY_PROPERTIES,
     join,
     topic_id_text,
@@ -92,6 +94,30 @@ def open_directory(files: FileSystem, path: str) -> StandbyDirectory:
     return StandbyDirectory(
         files=files, path=path, directory_id=directory_id, cluster_id=cluster_id, lock=lock
     )
+
+
+def check_is_no_brokers(files: FileSystem, path: str) -> None:
+    """Check that a directory is new, or that of a standby of a whole broker.
+
+    Raises:
+        ForeignDirectory: it is a broker's, that of a standby which was promoted, or has other files.
+        DiskError: the disk failed.
+    """
+    names = set(files.list(path)) if files.exists(path) else set()
+    if PROMOTION in names:
+        raise ForeignDirectory(
+            f"{path} is being promoted: kompakt serve finishes that and serves it"
+        )
+    if STANDBY in names or not names:
+        return
+    if META_PROPERTIES in names:
+        raise ForeignDirectory(f"{path} is a broker's data directory: give another --data")
+    if STANDBY_PROPERTIES in names:
+        raise ForeignDirectory(
+            f"{path} is a standby's directory with metadata only: give another --data, or"
+            " --metadata-only"
+        )
+    raise ForeignDirectory(f"{path} is not empty ({min(names)}): give another --data")
 
 
 def _check_usable(files: FileSystem, path: str) -> None:

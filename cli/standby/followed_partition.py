@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from cli.standby.coordinator_requests import Fetched, PartitionId, Place, WantedPiece
 from cli.standby.last_batch import LastBatch, is_another, last_batch_of
-from cli.standby.partition_copy import NO_EPOCH, PartitionCopy
 from protocol.records.batch_header import read_header
 from server.client.pauses import STANDBY, Pauses
+from server.standby.partition_copy import NO_EPOCH, PartitionCopy
 
 
 class FollowedPartition:

@@ -5,12 +5,12 @@ It makes its own snapshots (`replog/independent.py`), by the same settings as a 
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from dataclasses import dataclass
 from time import monotonic
 
-from cli.standby.followed_topics import FollowedTopic, followed_topics
 from protocol.wire.errors import ProtocolError
 from replog.entry import Frame, Kind
 from replog.following import Follower
@@ -19,6 +19,8 @@ from replog.messages import Answer, Diverging, Entries, Fetch, Request, Snapshot
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
 from server.metadata.machine import MetadataMachine, fault_of_command
+from server.standby.followed_topics import FollowedTopic, followed_topics
+from server.topics.keys import TOPICS
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 
@@ -177,6 +179,13 @@ class MetadataCopy:
             disk_bytes=self._compactor.disk_use().total_bytes + self._follower.writing_bytes(),
             topics=followed_topics(machine),
         )
+
+    def has_topic(self, name: str, topic_id: str) -> bool:
+        """Returns whether the metadata has a topic of this name and id."""
+        machine = self._replica.machine
+        assert isinstance(machine, MetadataMachine)
+        entry = machine.entries.get(TOPICS + name)
+        return entry is not None and json.loads(entry.value)["id"] == topic_id
 
     def stop(self) -> None:
         """Let a snapshot that is being written be given up soon; any thread may call."""

@@ -5,6 +5,8 @@ installing     it downloads a snapshot, because the leader no longer has the ent
 catching-up    it has fewer entries than the leader
 current        it has all entries that the leader had at its last answer
 waiting        until it tries again; the reason says what is wrong
+promoting      it takes over: from here on there is no way back
+promoted       it serves clients as a broker
 stopped
 """
 
@@ -19,6 +21,7 @@ from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.text import time_text
 from cli.standby.coordinator_copies import TopicFacts
 from cli.standby.metadata_copy import CopyFacts
+from cli.standby.mirrors import MirrorsFacts
 from server.metadata.followers import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
 LINE_SECONDS = 1.0
@@ -33,6 +36,8 @@ class State(enum.StrEnum):
     CATCHING_UP = "catching-up"
     CURRENT = "current"
     WAITING = "waiting"
+    PROMOTING = "promoting"
+    PROMOTED = "promoted"
     STOPPED = "stopped"
 
 
@@ -64,7 +69,8 @@ class Progress:
     __slots__ = (
         "_clock", "_is_json", "_line_s", "_now_ms", "_say", "cluster_id", "coordinators",
         "coordinators_reason", "directory", "download",
-        "facts", "follower_id", "leader", "leader_end", "leader_term", "reason", "seen_s", "state",
+        "facts", "follower_id", "leader", "leader_end", "leader_term", "mirrors", "reason", "seen_s",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +112,8 @@ class Progress:
         """How far the copies of the coordinators' topics are."""
         self.coordinators_reason: str | None = "they were not asked for yet"
         """Why they cannot follow at the moment."""
+        self.mirrors: MirrorsFacts | None = None
+        """How far the mirrors are; None if only metadata and coordinators' topics are followed."""
         self._line_s = float("-inf")
 
     @property
@@ -125,7 +133,7 @@ class Progress:
                 return f"{topic.name}: {topic.waiting[0]}"
             if topic.lag > LAG_OFFSETS_MAX:
                 return f"{topic.name}: {count_text(topic.lag, 'offset')} behind"
-        return None
+        return None if self.mirrors is None else self.mirrors.not_ready
 
     def enter(self, state: State, reason: str | None = None) -> None:
         """Note a state. Prints a line if it or its reason has changed."""
@@ -165,6 +173,10 @@ class Progress:
     def coordinators_answered(self, facts: tuple[TopicFacts, ...]) -> None:
         """Note how far the copies of the coordinators' topics are."""
         self.coordinators, self.coordinators_reason = facts, None
+
+    def mirrors_answered(self, facts: MirrorsFacts) -> None:
+        """Note how far the mirrors of all other topics are."""
+        self.mirrors = facts
 
     def coordinators_wait(self, reason: str) -> None:
         """Note that the leader cannot be asked about the coordinators' topics, and why."""
@@ -235,6 +247,7 @@ class Progress:
             "disk_bytes": facts.disk_bytes,
             "coordinators": [asdict(each) for each in self.coordinators],
             "coordinators_reason": self.coordinators_reason,
+            "mirrors": None if self.mirrors is None else asdict(self.mirrors),
             "download": None
             if download is None
             else {

@@ -82,6 +82,7 @@ class EmbeddedMetadataStore:
         on_failure: Callable[[StorageError], None] = lambda _: None,
         any_topic: Callable[[], str | None] = lambda: None,
         is_quiet: Callable[[], bool] = lambda: False,
+        term_min: int = 1,
     ) -> EmbeddedMetadataStore:
         """Open the store in `directory`, creating it if it is new.
 
@@ -91,6 +92,7 @@ class EmbeddedMetadataStore:
             any_topic: returns the path of some topic's directory, or None. If there is a topic, the
                 store must not be new. Called in a worker thread.
             is_quiet: returns whether the process has little to do, so that a snapshot may begin early.
+            term_min: the least term in which this process leads the log.
 
         Raises:
             MissingMetadata: the store is new, but a topic exists.
@@ -102,6 +104,7 @@ class EmbeddedMetadataStore:
             settings or CompactionSettings(),
             on_failure=on_failure,
             any_topic=any_topic,
+            term_min=term_min,
         )
         store = cls(log, is_quiet)
         try:

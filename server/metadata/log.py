@@ -41,8 +41,8 @@ class MetadataLog:
     """The open log. One thread at a time. After a failed sync it is permanently out of service."""
 
     __slots__ = (
-        "_any_topic", "_directory", "_files", "_has_old_files", "_on_failure", "_tail", "compactor",
-        "machine", "replica",
+        "_any_topic", "_directory", "_files", "_has_old_files", "_on_failure", "_tail", "_term_min",
+        "compactor", "machine", "replica",
     )  # fmt: skip
 
     def __init__(
@@ -53,18 +53,21 @@ class MetadataLog:
         *,
         on_failure: Callable[[StorageError], None] = lambda _: None,
         any_topic: Callable[[], str | None] = lambda: None,
+        term_min: int = 1,
     ) -> None:
         """Create the log closed; `recover` opens it.
 
         Args:
             on_failure: called with the error that put the log out of service.
             any_topic: returns the path of some topic's directory, or None.
+            term_min: the least term in which it leads.
         """
         # Constant after construction
         self._files = files
         self._directory = directory
         self._on_failure = on_failure
         self._any_topic = any_topic
+        self._term_min = term_min
         self.machine = MetadataMachine()
         self.replica = Replica(
             files,
@@ -95,7 +98,7 @@ class MetadataLog:
         if self._has_old_files:
             self._migrate()
         self.replica.open(self._check_may_be_new)
-        self.replica.lead(self.replica.log.last_term + 1)
+        self.replica.lead(max(self.replica.log.last_term + 1, self._term_min))
         self.compactor.opened()
 
     def append(self, operations: Sequence[Operation]) -> Entry:

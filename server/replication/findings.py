@@ -86,6 +86,7 @@ def judge(
     mirrored_id: uuid.UUID,
     sparse_level: int,
     missed_tombstones: str = "",
+    may_cut: bool = True,
 ) -> Verdict:
     """Returns the first guard that holds, in the table's order.
 
@@ -95,6 +96,8 @@ def judge(
         sparse_level: this cluster's level of the feature `sparse.log`.
         missed_tombstones: why the source may have removed tombstones that are not here; empty if it
             cannot have.
+        may_cut: whether records that the source does not have may be cut off. Those of a standby may be
+            the last copy: its log is copied once more instead, and the old one put aside.
     """
     if topic.topic_id != mirrored_id:
         return _final(
@@ -109,7 +112,7 @@ def judge(
     if sparse_level < 1 and (topic.compacts or answer.first_gap is not None):
         return Verdict(guard=Guard.TOO_OLD, reason=_too_old(topic, answer.first_gap))
     if answer.diverging is not None:
-        return _diverging(answer.diverging, answer.high_watermark, place)
+        return _diverging(answer.diverging, answer.high_watermark, place, may_cut=may_cut)
     if missed_tombstones:
         return _final(Guard.MISSED_TOMBSTONES, missed_tombstones)
     return FITS
@@ -134,7 +137,9 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
     return Verdict(guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start)
 
 
-def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Verdict:
+def _diverging(
+    diverging: EpochEnd, high_watermark: Offset, place: Place, *, may_cut: bool
+) -> Verdict:
     epoch, end = diverging
     if high_watermark <= end < place.end:
         return _lost(high_watermark, place.end)
@@ -150,6 +155,8 @@ def _diverging(diverging: EpochEnd, high_watermark: Offset, place: Place) -> Ver
             Guard.DIVERGES_IN_CLEAN,
             f"{where} and is compacted up to {cleaned}, so a cut would lose keys: {RESYNC}",
         )
+    if not may_cut:
+        return _final(Guard.DIVERGES_IN_CLEAN, f"{where}, with records of its own: {RESYNC}")
     return Verdict(guard=Guard.DIVERGES, reason=where, offset=offset)
 
 

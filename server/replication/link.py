@@ -55,6 +55,7 @@ _log = logging.getLogger("server.replication")
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
 OWN_CLUSTER = "the source is this cluster itself"
+OTHER_CLUSTER = "the source belongs to another cluster than this standby"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
 CHANGED = frozenset(
     {
@@ -115,7 +116,7 @@ class Link:
     ) -> None:
         """
         Args:
-            cluster_id: this cluster's, which cannot be its own source.
+            cluster_id: this cluster's, which cannot be its own source, except that of a standby.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
             now_ms: returns the wall time.
             monotonic: returns seconds that never go back.
@@ -322,8 +323,8 @@ class Link:
         """Look at the source's topics, and make mirrors and copiers for what is new."""
         self._is_stale = False
         found = await find_topics(client, self.spec)
-        if found.cluster_id == self._cluster_id:
-            raise ClientFailed(OWN_CLUSTER)
+        if (found.cluster_id == self._cluster_id) is not self.spec.is_standby:
+            raise ClientFailed(OTHER_CLUSTER if self.spec.is_standby else OWN_CLUSTER)
         self._found, self._led_by = found, found.led_by()
         made = await self._topics.follow(self.spec, found.topics.values())
         self.problems = {**found.errors, **made.problems}
@@ -430,6 +431,7 @@ class Link:
             mirrored_id=self._topics.source_id(partition.topic),
             sparse_level=self._sparse_level(),
             missed_tombstones=self._missed_tombstones(target, found.facts),
+            may_cut=not self.spec.is_standby,
         )
 
     def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:

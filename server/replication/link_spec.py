@@ -24,12 +24,16 @@ from server.client.errors import Misconfigured
 from server.coordination.groups.holds import LINK_GROUP_PREFIX
 from server.topics.name_patterns import InvalidPattern, compiled_pattern
 from server.topics.names import fault_of_name
+from server.topics.topic import INTERNAL_TOPICS
 from storage.formats.config_property import LONG_MAX
 
 LINKS = "/links/"
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
 COMPACTIONS = ("off", "on")
 RESYNCS = ("manual", "auto")
+"""When a partition that has failed is copied once more: if an operator says so, or also by itself."""
+ASIDE = "aside"
+"""The mode of a standby that has led before: also if its log diverges, which is then put aside."""
 TOPICS_MAX = 10_000
 PATTERNS_MAX = 100
 PATTERN_MEMORY_MAX = 1 << 19
@@ -63,11 +67,16 @@ class LinkSpec:
     compaction: str = "off"
     """Whether its mirrors are compacted by this broker."""
     resync: str = "manual"
-    """Whether mirrors that may lack tombstones are copied once more without an operator
-    (`RESYNCS`)."""
+    """Whether mirrors that may lack tombstones are copied once more without an operator (`RESYNCS`,
+    `ASIDE`)."""
     bytes_per_second: int | None = None
     """How fast it copies; None: no limit."""
     is_paused: bool = False
+    is_standby: bool = False
+    """Whether this broker is a standby of the source: all topics but the coordinators' are mirrored,
+    with their ids. Never stored."""
+    own_access: Access | None = field(default=None, repr=False)
+    """How a standby connects, which it knows from its command; None: as `properties` say."""
 
     @property
     def group(self) -> str:
@@ -77,6 +86,8 @@ class LinkSpec:
     def topic_filter(self) -> Callable[[str], bool]:
         """Returns a function that says whether the link mirrors a topic of the source. Keep it while
         many names are asked: it compiles the patterns."""
+        if self.is_standby:
+            return lambda name: name not in INTERNAL_TOPICS
         names = frozenset(self.topics)
         if not self.patterns:
             return names.__contains__
@@ -94,13 +105,18 @@ class LinkSpec:
         matches = _any_of(self.groups).fullmatch
         return lambda name: not name.startswith(LINK_GROUP_PREFIX) and matches(name) is not None
 
+    @property
+    def takes_every_topic(self) -> bool:
+        """Whether the source has to be asked for all of its topics."""
+        return self.is_standby or bool(self.patterns)
+
     def paused(self, is_paused: bool) -> LinkSpec:
         """Returns the link, paused or not."""
         return replace(self, is_paused=is_paused)
 
     def access(self) -> Access:
         """Returns how to connect to the source. Raises Misconfigured."""
-        return access_of(self.properties)
+        return self.own_access or access_of(self.properties)
 
     def shown(self) -> dict[str, Any]:
         """Returns what people may see."""

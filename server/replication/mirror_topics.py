@@ -94,6 +94,7 @@ class MirrorTopics:
                 source.name,
                 partitions_count=source.facts.partitions_count,
                 overrides={**source.overrides, **own},
+                topic_id=source.facts.topic_id if spec.is_standby else None,
             )
         )
         if isinstance(created, Topic):

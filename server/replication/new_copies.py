@@ -75,7 +75,9 @@ class NewCopies:
                 _log.error("%s: cannot be resynced: %s", mirror.log.topic_partition, error)
                 continue
             if _begins_by_itself(mode, mirror, has_aside=has_aside):
-                mirror.begin_resync(Guard.MISSED_TOMBSTONES, puts_aside=False)
+                assert mirror.cause is not None
+                puts_aside = mirror.cause is not Guard.MISSED_TOMBSTONES
+                mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
 
     async def tend(self) -> None:
         """Drop the copies of resyncs that have ended without them, and make those of new ones."""

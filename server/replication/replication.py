@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +20,7 @@ from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.acl_sync import forgotten_acls
 from server.replication.link import Link
 from server.replication.link_spec import LINKS, BadLink, LinkSpec, altered_link, stored_link
+from server.replication.mirror import MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
 from server.replication.source_topics import SourcePartition
@@ -58,14 +59,25 @@ class Replication:
         "_make_link",
         "_mirrors",
         "_specs",
+        "_standby",
         "_store",
         "_topics",
     )
 
     def __init__(
-        self, store: MetadataStore, topics: Topics, make_link: Callable[[LinkSpec], Link]
+        self,
+        store: MetadataStore,
+        topics: Topics,
+        make_link: Callable[[LinkSpec], Link],
+        *,
+        standby: LinkSpec | None = None,
     ) -> None:
+        """
+        Args:
+            standby: the link of a standby, which is the only one then; never stored.
+        """
         # Constant after construction
+        self._standby = standby
         self._store = store
         self._topics = topics
         self._mirrors = MirrorTopics(topics)
@@ -80,7 +92,13 @@ class Replication:
         """Why a link cannot run, for example because a file of its properties is gone."""
 
     async def open(self) -> None:
-        """Start the stored links. One that cannot run says so, and stops no other."""
+        """Start the stored links. One that cannot run says so, and stops no other.
+
+        A standby has its own link only: those that the cluster stores are the source's.
+        """
+        if self._standby is not None:
+            self._start(self._standby)
+            return
         for entry in (await self._store.range(LINKS)).entries:
             name = entry.key.removeprefix(LINKS)
             try:
@@ -99,10 +117,11 @@ class Replication:
         """Store and start a link.
 
         Raises:
-            LinkRefused: there is one of this name.
+            LinkRefused: there is one of this name, or this broker is a standby.
             StorageError: the store failed.
         """
         async with self._lock:
+            self._check_is_no_standby()
             if spec.name in self._specs or spec.name in self._broken:
                 raise LinkRefused(
                     f"there is a link {spec.name}: delete it first, or choose another name"
@@ -141,6 +160,7 @@ class Replication:
             StorageError: the store failed.
         """
         async with self._lock:
+            self._check_is_no_standby()
             spec = altered_link(self._spec(name), content)
             await self._put(spec)
             self._specs[name] = spec
@@ -190,6 +210,7 @@ class Replication:
             StorageError: the store failed.
         """
         async with self._lock:
+            self._check_is_no_standby()
             if name not in self._broken:
                 self._spec(name)
             self._check_has_no_mirrors(name)
@@ -228,6 +249,7 @@ class Replication:
             StorageError: the store or the disk failed.
         """
         async with self._lock:
+            self._check_is_no_standby()
             topic = self._topics.get(topic_name)
             if topic is None or not topic.config.is_mirror:
                 raise UnknownLink(f"{topic_name} is no mirror")
@@ -254,7 +276,34 @@ class Replication:
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
             return missing
 
+    async def forget(self, name: str, topic_names: Iterable[str]) -> None:
+        """Delete mirrors whose topics the source has deleted. Only for a standby, which knows that from
+        the followed metadata.
+
+        Raises:
+            StorageError: the store or the disk failed.
+        """
+        async with self._lock:
+            link = self._links[name]
+            for each in topic_names:
+                if (topic := self._topics.get(each)) is None:
+                    continue
+                async with link.letting_go(each):
+                    refused = await self._topics.delete(topic)
+                if refused is None:
+                    _log.warning("link %s: deleted %s, as the source has", name, each)
+
     # ---------------------------------------------------------------- showing
+
+    def reason_of(self, name: str) -> str:
+        """Returns why the source of a link cannot be asked; empty if it answers."""
+        link = self._links.get(name)
+        return self._broken.get(name, "there is none") if link is None else link.reason
+
+    def mirror_facts(self, name: str) -> list[MirrorFacts]:
+        """Returns the state of each partition of a link that runs."""
+        link = self._links.get(name)
+        return [] if link is None else link.facts()
 
     def sources_of(self, topic_name: str) -> tuple[str, list[tuple[PartitionLog, SourcePartition]]]:
         """Returns a mirror's link, and the log of each partition with where its source can be read.
@@ -268,7 +317,7 @@ class Replication:
             raise UnknownLink(f"{topic_name} is no mirror")
         name = topic.config.mirror_link
         link = self._links.get(name)
-        reason = self._broken.get(name, "there is none") if link is None else link.reason
+        reason = self.reason_of(name)
         if link is None or reason:
             raise LinkRefused(f"link {name} does not follow its source: {reason}")
         found = [(each.log, link.source_of(each)) for each in link.mirrors_of(topic_name)]
@@ -348,7 +397,16 @@ class Replication:
             raise UnknownLink(f"there is no link {name}")
         return spec
 
+    def _check_is_no_standby(self) -> None:
+        if self._standby is not None:
+            raise LinkRefused(
+                f"this broker is a standby of {self._standby.bootstrap}: kompakt standby promote makes"
+                " it an ordinary broker"
+            )
+
     async def _put(self, spec: LinkSpec) -> None:
+        if spec.is_standby:
+            return  # Paused until the next start.
         await self._store.txn((), [Put(key=LINKS + spec.name, value=spec.stored())])
 
 

@@ -31,6 +31,13 @@ NEVER: Mapping[Guard, str] = {
 }
 """Causes after which no resync begins."""
 
+BEGINS_BY_ITSELF: Mapping[str, frozenset[Guard]] = {
+    "manual": frozenset(),
+    "auto": frozenset({Guard.MISSED_TOMBSTONES}),
+    "aside": frozenset({Guard.MISSED_TOMBSTONES, Guard.DIVERGES_IN_CLEAN, Guard.SOURCE_LOST}),
+}
+"""The causes after which a resync begins without an operator, by the link's mode."""
+
 
 @loop_thread
 @dataclass(slots=True, kw_only=True)
@@ -93,15 +100,16 @@ def begins_by_itself(
 ) -> bool:
     """Returns whether a link begins a resync without an operator.
 
-    Only missing tombstones begin one: the source has everything else that is here. The disk grows by one
-    copy at most, and a resync that has failed is not repeated, because it reads everything.
+    In the mode `auto` only missing tombstones begin one: the source has everything else that is here. In
+    the mode `aside` logs that diverge do, too, and are put aside. The disk grows by one copy at most,
+    and a resync that has failed is not repeated, because it reads everything.
 
     Args:
         mode: the link's, `LinkSpec.resync`.
         has_failed: whether the last resync of this run of the broker has.
         has_aside: whether an old log of the partition is still put aside.
     """
-    is_meant = mode == "auto" and state is MirrorState.FAILED and cause is Guard.MISSED_TOMBSTONES
+    is_meant = state is MirrorState.FAILED and cause in BEGINS_BY_ITSELF[mode]
     return is_meant and not has_failed and not has_aside
 
 

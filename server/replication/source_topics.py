@@ -142,7 +142,7 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
 
 
 def _metadata_request(spec: LinkSpec) -> MetadataRequest:
-    if spec.patterns:
+    if spec.takes_every_topic:
         return MetadataRequest(topics=None, allow_auto_topic_creation=False)
     topics = tuple(MetadataRequestTopic(name=name) for name in spec.topics)
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)

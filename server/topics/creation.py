@@ -5,6 +5,7 @@ Messages are Kafka's where they are true here. Source: Apache Kafka, Replication
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ class NewTopic:
     partitions_count: int = DEFAULT
     replication_factor: int = DEFAULT
     overrides: Mapping[str, str] = field(default_factory=dict)
+    topic_id: uuid.UUID | None = None
+    """Its id, if it is a copy of a topic of the same cluster; None: a new one."""
 
 
 Admit = Callable[[int], TopicRefused | None]

@@ -41,7 +41,8 @@ async def planned_topics(
             continue
         assert not isinstance(checked, TopicRefused)
         existing[collision_key(new_topic.name)] = new_topic.name
-        planned.append(_planned(new_topic, new_id(), *checked))
+        topic_id = new_topic.topic_id or new_id()
+        planned.append(_planned(new_topic, topic_id, *checked))
     return planned
 
 

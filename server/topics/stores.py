@@ -42,6 +42,7 @@ async def open_stores(
     any_topic: Callable[[], str | None] = lambda: None,
     on_failure: Callable[[StorageError], None] = lambda _: None,
     is_quiet: Callable[[], bool] = lambda: False,
+    term_min: int = 1,
 ) -> MetadataStores:
     """Open the stores in the metadata directory, creating them if they are new.
 
@@ -50,6 +51,7 @@ async def open_stores(
     Args:
         node_config_key: the key of the properties that are set on this node, if there may be some.
         any_topic, on_failure, is_quiet: as for `EmbeddedMetadataStore.open`.
+        term_min: the least term in which the cluster's store leads.
 
     Raises:
         MissingMetadata: there are topics' files, but the cluster's store is new.
@@ -63,6 +65,7 @@ async def open_stores(
         on_failure=on_failure,
         any_topic=any_topic,
         is_quiet=is_quiet,
+        term_min=term_min,
     )
     path = join(directory, NODE_METADATA)
     try:

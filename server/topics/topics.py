@@ -210,6 +210,7 @@ class Topics(TopicTable):
         partitions_count: int = DEFAULT,
         replication_factor: int = DEFAULT,
         overrides: Mapping[str, str] | None = None,
+        topic_id: uuid.UUID | None = None,
         validate_only: bool = False,
     ) -> Topic | TopicRefused:
         """Create one topic; as `create_all`."""
@@ -218,6 +219,7 @@ class Topics(TopicTable):
             partitions_count=partitions_count,
             replication_factor=replication_factor,
             overrides=dict(overrides or {}),
+            topic_id=topic_id,
         )
         (answer,) = await self.create_all([new_topic], validate_only=validate_only)
         return answer

@@ -12,6 +12,10 @@
 <topic>.<topic id>/<partition>.resync/                    a copy of the log that a resync is filling
 <topic>.<topic id>/<partition>.aside.<end offset>[.<n>]/  a log that a resync has replaced
 <topic>.<topic id>/<partition>.aside.part/                the same, until the new log is committed
+standby/                     in a standby's directory: the copies of the source's metadata and of its
+                             coordinators' topics, in the layout of a log directory
+promotion.json               a promotion of this standby that has begun
+standby.promoted.<time>/     what a completed promotion has replaced, and its report
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ ABORTED_TRANSACTIONS = "aborted-transactions"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 STANDBY_PROPERTIES = "standby.properties"
+STANDBY = "standby"
+PROMOTION = "promotion.json"
+PROMOTED = "standby.promoted"
 HASH_KEY = "hash.key"
 START_COUNTER = "start-counter"
 CLEAN_SHUTDOWN = ".clean-shutdown"

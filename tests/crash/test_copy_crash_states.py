@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from cli.standby.partition_copy import PartitionCopy
+from server.standby.partition_copy import PartitionCopy
 from tests.harness.checkpointed_log import State
 from tests.harness.followed_log import FollowedLog, copy_state, open_copy
 from tests.harness.memory_fs import Loss, MemoryFileSystem

@@ -7,12 +7,12 @@ from random import Random
 from cleaner.checkpoints.reading import CheckpointReader
 from cleaner.checkpoints.validity import objection, place_in
 from cleaner.kernel.live_records import RecordSum
-from cli.standby.partition_copy import PartitionCopy
 from protocol.wire.error_codes import ErrorCode
 from replog.entry import SnapshotId
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.state_loading import feed_log
 from server.coordination.transactions.loading import TransactionScan
+from server.standby.partition_copy import PartitionCopy
 from storage.files.files import FileSystem
 from storage.files.paths import checkpoint_path
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, decode_header

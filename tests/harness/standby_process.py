@@ -1,4 +1,7 @@
-"""A real `kompakt standby` in its own process: start, wait until it is current, kill, stop."""
+"""A real `kompakt standby` in its own process: start, wait until it is current, kill, stop, promote.
+
+`StandbyProcess` follows the metadata and the coordinators' topics only, `WholeStandby` a whole broker.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,12 @@ class StandbyProcess:
         """Returns the command with which a user would start it."""
         return [
             sys.executable, "-m", "cli", "standby", "--of", self.leader, "--data",
-            str(self.data_dir), "--http", self.address, "--json", *self.arguments,
+            str(self.data_dir), "--http", self.address, "--json", *self.follows(), *self.arguments,
         ]  # fmt: skip
+
+    def follows(self) -> Sequence[str]:
+        """Returns the options that say what it follows."""
+        return ("--metadata-only",)
 
     def start(self) -> None:
         """Start the process; its output is appended to a file in `folder`."""
@@ -71,7 +78,7 @@ class StandbyProcess:
         with self.output_path.open("ab") as output:
             self._process = start_python(
                 self.command(),
-                ("cli.commands", "cli.standby.run"),
+                ("cli.commands", "cli.standby.run", "server.run"),
                 stdout=output,
                 stderr=output,
                 environment=self.environment,
@@ -142,6 +149,49 @@ class StandbyProcess:
             self.kill()
             return
         assert self.stop() == 0, self.tail()
+
+
+class WholeStandby(StandbyProcess):
+    """A standby of a whole broker. Once it is promoted, it serves clients at `bootstrap_servers`."""
+
+    __slots__ = ("broker_http_port", "overrides", "port")
+
+    def __init__(
+        self, folder: Path, leader: str, overrides: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(folder, leader)
+        self.port, self.broker_http_port = free_ports(2)
+        self.overrides = dict(overrides or {})
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def follows(self) -> Sequence[str]:
+        properties = {
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "http.listener": f"127.0.0.1:{self.broker_http_port}",
+            **self.overrides,
+        }
+        config = self.folder / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return ("--config", str(config))
+
+    def wait_until_ready(self) -> Json:
+        """Wait until it has what the broker had a moment ago."""
+        return self.wait_until(lambda it: it["not_ready"] is None and it["mirrors"] is not None)
+
+    def promote(self, *, force: bool = False, wait_seconds: float = 60.0) -> tuple[int, Json]:
+        """Ask it to take over. Returns the HTTP status and the answer."""
+        connection = http.client.HTTPConnection(self.address, timeout=CURRENT_SECONDS_MAX)
+        body = json.dumps({"force": force, "wait_seconds": wait_seconds})
+        try:
+            connection.request("POST", "/v1/standby/promotion", body=body)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
 
 
 def asked(address: str, path: str) -> Json | None:

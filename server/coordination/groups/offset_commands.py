@@ -145,6 +145,16 @@ class OffsetCommands:
             entry.group.renew_session(claim.member_id, now_ms=self._table.now_ms())
         return await self._append(entry, batch, records)
 
+    async def lower(self, group_id: str, records: Sequence[GroupRecord]) -> ErrorCode:
+        """Commit offsets in the broker's own name, also of a group that has members."""
+        batch = await self._prepare(group_id, records)
+        if isinstance(batch, ErrorCode):
+            return batch
+        entry = self._table.find(group_id)
+        if not isinstance(entry, GroupEntry):
+            return entry or ErrorCode.GROUP_ID_NOT_FOUND
+        return await self._append(entry, batch, records)
+
     def refused_slots(self, group_id: str, records: Iterable[GroupRecord]) -> set[tuple[str, int]]:
         """Returns the topics and partitions whose commits are refused with OFFSET_OUT_OF_RANGE: a link's
         slots that were invalidated, unless the link starts over. Of other groups none are."""
@@ -250,7 +260,7 @@ class OffsetCommands:
         if not topics:
             return
         await self._table.loads.loaded()
-        async for entry in self._entries():
+        async for entry in self.entries():
             try:
                 await self._groups.wait_for_commits(entry)
             except StorageError as error:
@@ -272,7 +282,7 @@ class OffsetCommands:
 
     async def expire(self) -> None:
         """Delete expired offsets, and groups that are then left empty."""
-        async for entry in self._entries():
+        async for entry in self.entries():
             with guarded("offset expiry"):
                 await self._expire(entry)
 
@@ -353,7 +363,12 @@ class OffsetCommands:
         except StorageError as error:
             return _error_code_of(error, group_id)
 
-    async def _entries(self) -> AsyncIterator[GroupEntry]:
+    async def loaded(self) -> None:
+        """Wait until no load of a partition is running."""
+        await self._table.loads.loaded()
+
+    async def entries(self) -> AsyncIterator[GroupEntry]:
+        """Yields all groups that are loaded, in slices."""
         for count, entry in enumerate(self._table.entries()):
             if count % GROUPS_PER_SLICE == 0:
                 await asyncio.sleep(0)

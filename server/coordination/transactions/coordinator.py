@@ -42,6 +42,8 @@ from storage.files.errors import StorageError
 
 _log = logging.getLogger("server.coordination.transactions")
 
+COMPLETION_SECONDS = 10.0
+"""How long `abort_ongoing` waits until all decided transactions are complete."""
 PREVIOUS_TRANSACTION_WAIT_SECONDS = 0.1
 """How long a new transaction waits for the previous one to complete; Kafka's
 add.partitions.to.txn.retry.backoff.max.ms."""
@@ -210,6 +212,37 @@ class TransactionCoordinator:
         return await self._producer_ids.next_id() if needs else NO_PRODUCER_ID
 
     # Requests of the broker.
+
+    async def abort_ongoing(self) -> list[str]:
+        """Abort all ongoing transactions once they are loaded, as their timeouts would.
+
+        Returns their ids, when every decided transaction is complete, or after 10 s: one with a
+        partition that is offline is completed later.
+
+        Raises:
+            StorageError: an abort could not be written.
+        """
+        await self.table.loads.loaded()
+        aborted = []
+        for entry in self.table.entries():
+            transaction = entry.transaction
+            deadline_ms = transaction.metadata.deadline_ms
+            if deadline_ms is None:
+                continue
+            outcome = transaction.time_out(max(deadline_ms, self.table.now_ms()))
+            outcome = await self.outcomes.carry_out(entry, outcome)
+            if outcome.error_code is not ErrorCode.NONE:
+                text = f"the transaction of {transaction.transactional_id} could not be aborted"
+                raise StorageError(f"{text}: {outcome.error_code.message}")
+            aborted.append(transaction.transactional_id)
+        until_s = asyncio.get_running_loop().time() + COMPLETION_SECONDS
+        for entry in self.table.entries():
+            while entry.transaction.metadata.state.is_prepared:
+                left_s = until_s - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    return aborted
+                await entry.wait_for_change(seconds_max=left_s)
+        return aborted
 
     def may_write(
         self,

@@ -9,7 +9,6 @@ import pytest
 
 from cli.standby.coordinator_copies import CoordinatorCopies, digest_of, make_due
 from cli.standby.coordinator_requests import Fetched, PartitionId, ReceivedPiece
-from cli.standby.followed_topics import FollowedTopic
 from cli.standby.last_batch import LastBatch, is_another
 from protocol.records.batch_header import DELETE_HORIZON, read_header
 from protocol.records.record import Record
@@ -19,6 +18,7 @@ from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from server.standby.followed_topics import FollowedTopic
 from storage.files.paths import topic_directory
 from tests.harness.checkpointed_log import CheckpointedLog
 from tests.harness.compacted_log import read_bytes

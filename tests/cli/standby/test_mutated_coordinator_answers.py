@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 
 from cli.standby.coordinator_copies import CoordinatorCopies
 from cli.standby.coordinator_requests import Place, WantedPiece, fetch_answer, piece_answer
-from cli.standby.followed_topics import FollowedTopic
-from cli.standby.partition_copy import PartitionCopy
 from cli.standby.requests import Refused
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -39,6 +37,8 @@ from protocol.wire.numbers import Epoch, Offset
 from protocol.wire.schema import Message
 from replog.trigger import CompactionSettings
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from server.standby.followed_topics import FollowedTopic
+from server.standby.partition_copy import PartitionCopy
 from storage.files.errors import StorageError
 from storage.segment.reader import Isolation
 from tests.cli.standby.answer_changes import ON_THE_WAY

@@ -23,7 +23,7 @@ from storage.files.paths import DOWNLOAD, INSTALL, checkpoint_path
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, CheckpointHeader, decode_header
 from storage.formats.log_identity import LogIdentity
 
-_log = logging.getLogger("cli.standby")
+_log = logging.getLogger("server.standby")
 
 
 class CheckpointDownload:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from cleaner.pacing.meter import CleaningAborted
-from cli.standby.partition_copy import PartitionCopy
 from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
 from replog.entry import SnapshotId
 from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
+from server.standby.partition_copy import PartitionCopy
 from storage.files.errors import DamagedFile
 from storage.files.paths import DOWNLOAD, INSTALL
 from tests.harness.compacted_log import identity, read_bytes

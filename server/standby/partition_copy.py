@@ -39,7 +39,6 @@ from cleaner.checkpoints.validity import objection, place_in
 from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import Throttle
-from cli.standby.checkpoint_download import CheckpointDownload
 from protocol.records.batch_header import BatchHeader, is_intact, read_header
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import CorruptBatch
@@ -48,6 +47,7 @@ from replog.entry import SnapshotId
 from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.state_loading import LoadedCheckpoint, LoadReport
+from server.standby.checkpoint_download import CheckpointDownload
 from storage.batches.batch_run import run_of_one
 from storage.files.errors import DamagedFile, MissingFile, SegmentRemoved, StorageError
 from storage.files.files import Buffer, FileSystem, unlink_if_there
@@ -59,7 +59,7 @@ from storage.log.log import PartitionLog
 from storage.log.opening import LogOpening, create_log, open_log
 from storage.recovery.was_used import was_used
 
-_log = logging.getLogger("cli.standby")
+_log = logging.getLogger("server.standby")
 
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=16 << 20)
 """A copy is not cleaned: its checkpoints drop what is superseded. Small segments, which go soon."""
@@ -165,6 +165,11 @@ class PartitionCopy:
     def checkpoint_end(self) -> Offset | None:
         """Where its checkpoint ends; None without one."""
         return self._checkpoint_end
+
+    @property
+    def checkpoint_epoch(self) -> Epoch:
+        """The epoch of the batch that ended where its checkpoint ends; -1 without one."""
+        return self._checkpoint_epoch
 
     @property
     def is_whole(self) -> bool:

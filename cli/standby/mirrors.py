@@ -1,0 +1,33 @@
+"""How far the mirrors of a standby are, as people see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cleaner.rules.text import count_text
+
+LAG_OFFSETS_MAX = 10_000
+"""A standby with fewer missing offsets is ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorsFacts:
+    """How far the mirrors of all topics are."""
+
+    partitions: int
+    by_state: Mapping[str, int]
+    lag: int
+    """The offsets that the source had at its last answers and that are not here."""
+    reason: str
+    """Why the source cannot be asked; empty if it answers."""
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why the mirrors do not have what the source had a moment ago; None if they have."""
+        if self.reason:
+            return self.reason
+        others = {state: count for state, count in self.by_state.items() if state != "copying"}
+        if others:
+            return ", ".join(f"{count} {state}" for state, count in sorted(others.items()))
+        return f"{count_text(self.lag, 'offset')} behind" if self.lag > LAG_OFFSETS_MAX else None

@@ -1,0 +1,180 @@
+"""The records of a standby: a broker without listeners, whose topics one link to the source fills.
+
+The copies of the metadata and of the coordinators' topics are beside it (`following.py`,
+`coordinator_following.py`). Topics that the source has deleted are deleted here, once the followed
+metadata no longer has them either: what the link hears of them alone could be a late answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import NoReturn
+
+from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.standby.mirrors import MirrorsFacts
+from cli.standby.progress import Progress, State
+from protocol.wire.numbers import Offset
+from server.broker import Broker
+from server.client.access import Access
+from server.config.config import BrokerConfig
+from server.net.listener import ListenError
+from server.replication.link_spec import ASIDE, LinkSpec
+from server.replication.mirror import MirrorFacts
+from server.replication.promotion import missing_at_promotion
+from server.replication.state_table import MirrorState
+from server.runtime.clock import SystemClock
+from server.standby.promotion import MirroredTopic
+from server.topics.mirrors import without_own
+from storage.files.errors import StorageError
+from storage.files.files import FileSystem
+from storage.files.paths import topic_id_text
+from storage.formats.topic_partition import TopicPartition
+
+LOOK_SECONDS = 1.0
+"""The time between two looks for topics that the source has deleted."""
+
+
+class WholeBroker:
+    """The broker of one standby."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        link: LinkSpec,
+        progress: Progress,
+        files: FileSystem,
+        has_topic: Callable[[str, str], Awaitable[bool]],
+    ) -> None:
+        """
+        Args:
+            has_topic: returns whether the followed metadata has a topic of this name and id.
+        """
+        # Constant after construction
+        self._config = config
+        self._link = link
+        self._progress = progress
+        self._files = files
+        self._has_topic = has_topic
+        # State
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker; None until the cluster is known, and after `close`."""
+        return self._broker
+
+    async def run(self) -> NoReturn:
+        """Follow until the task is cancelled. Begins once the copy knows the source's cluster.
+
+        Raises:
+            CommandFailed: the broker cannot start or continue; the text says why.
+        """
+        while self._progress.cluster_id is None:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS / 4)
+        config = replace(self._config, cluster_id=self._progress.cluster_id)
+        broker = Broker(config, files=self._files, clock=SystemClock(), standby=self._link)
+        self._broker = broker
+        try:
+            await broker.start()
+        except (ListenError, StorageError) as error:
+            raise CommandFailed(EXIT_FAILED, str(error)) from error
+        while True:
+            try:
+                await asyncio.wait_for(broker.wait_failed(), LOOK_SECONDS)
+            except TimeoutError:
+                await self._delete_gone()
+                self._progress.mirrors_answered(self.facts())
+                continue
+            raise CommandFailed(EXIT_FAILED, broker.failure or "the broker has failed")
+
+    async def close(self) -> None:
+        """Stop the broker; its logs are closed and durable."""
+        if self._broker is not None:
+            await self._broker.stop()
+            self._broker = None
+
+    # ---------------------------------------------------------------- what people see
+
+    def facts(self) -> MirrorsFacts:
+        """Returns how far the mirrors are."""
+        links = None if self._broker is None else self._broker.links
+        totals = None if links is None else links.facts().get(self._link.name)
+        if links is None or totals is None:
+            return MirrorsFacts(partitions=0, by_state={}, lag=0, reason="its broker is starting")
+        return MirrorsFacts(
+            partitions=sum(totals.partitions_by_state.values()),
+            by_state=dict(totals.partitions_by_state),
+            lag=sum(totals.lag_offsets.values()),
+            reason=links.reason_of(self._link.name),
+        )
+
+    def missing(self) -> list[str]:
+        """Returns what the mirrors lack of the source, or may lack, as far as they know."""
+        links = None if self._broker is None else self._broker.links
+        if links is None:
+            return ["all topics: the broker of the standby has not started"]
+        return missing_at_promotion(self._mirrors(), links.reason_of(self._link.name))
+
+    def ends(self) -> dict[TopicPartition, Offset]:
+        """Returns where the mirrors end, durably."""
+        return {each.partition: Offset(each.synced_end) for each in self._mirrors()}
+
+    def highest_epoch(self) -> int:
+        """Returns the highest leader epoch that some mirror's log has or leads with."""
+        assert self._broker is not None
+        logs = self._broker.topics.logs()
+        return max((max(log.leader_epoch, log.epochs.latest) for log in logs), default=0)
+
+    async def unknown_topics(self) -> list[MirroredTopic]:
+        """Returns the topics that are mirrored, and that the followed metadata does not have."""
+        assert self._broker is not None
+        return [
+            MirroredTopic(
+                name=topic.name,
+                id=topic_id_text(topic.id),
+                partitions=len(topic.partitions),
+                configs=without_own(topic.overrides),
+            )
+            for topic in self._broker.topics.all()
+            if not await self._has_topic(topic.name, topic_id_text(topic.id))
+        ]
+
+    def _mirrors(self) -> list[MirrorFacts]:
+        links = None if self._broker is None else self._broker.links
+        return [] if links is None else links.mirror_facts(self._link.name)
+
+    async def _delete_gone(self) -> None:
+        """Delete the topics that neither the source nor the followed metadata has any longer."""
+        if self._progress.state is not State.CURRENT or self._broker is None:
+            return
+        failed = {
+            each.partition.topic for each in self._mirrors() if each.state is MirrorState.FAILED
+        }
+        topics = [topic for name in failed if (topic := self._broker.topics.get(name)) is not None]
+        gone = [
+            each.name
+            for each in topics
+            if not await self._has_topic(each.name, topic_id_text(each.id))
+        ]
+        if gone:
+            await self._broker.replication.forget(self._link.name, gone)
+
+
+def standby_link(name: str, leader: str, access: Access, *, has_led: bool) -> LinkSpec:
+    """Returns the link of a standby.
+
+    Args:
+        name: the id by which the source knows the standby.
+        leader: host:port of the source's internal listener.
+        has_led: whether its directory was a primary's, so that its logs may have records of their own.
+    """
+    return LinkSpec(
+        name=f"standby.{name}",
+        bootstrap=leader,
+        compaction="on",
+        resync=ASIDE if has_led else "auto",
+        is_standby=True,
+        own_access=access,
+    )

@@ -1,0 +1,91 @@
+"""Turns the copies of the coordinators' partitions into logs of a broker.
+
+A copy is a checkpoint and the log after its end (`partition_copy.py`). A broker must not depend on a
+checkpoint: it may remove one at any time, and reads the log. So the log is written: the batches of the
+checkpoint, whose records have the offsets of the log, then those of the copy's log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from cleaner.checkpoints.reading import CheckpointReader
+from protocol.records.batch_header import read_header, stamp
+from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Epoch, Offset
+from server.coordination.state_loading import feed_log
+from server.standby.partition_copy import PartitionCopy
+from storage.batches.batch_run import check_run
+from storage.files.files import FileSystem
+from storage.files.paths import checkpoint_path
+from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
+from storage.log.log import PartitionLog
+from storage.log.opening import LogOpening, create_log
+
+_log = logging.getLogger("server.standby")
+
+CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=100 << 20)
+
+
+def write_log(
+    fs: FileSystem, copy: PartitionCopy, target: LogIdentity, opening: LogOpening
+) -> None:
+    """Write the log of a copy into a directory; what an earlier try has left there is removed. Blocks.
+
+    All files are durable when this returns, their directory's name in the topic's too. Of a copy that
+    has lost its checkpoint (`is_whole`) only the log after that is there.
+
+    Raises:
+        StorageError: the disk failed, or the copy is damaged.
+    """
+    if not copy.is_whole:
+        text = "%s: its checkpoint was lost, so the state before offset %d is missing"
+        _log.error(text, target.topic_partition, copy.log.log_start_offset)
+    fs.remove_tree(target.directory)
+    log = create_log(fs, target, CONFIG, opening)
+    log.new_files.make_safe()
+    now_ms = opening.now_ms
+    end = copy.checkpoint_end
+    if end is not None:
+        path = checkpoint_path(copy.log.directory)
+        for piece in _checkpoint_pieces(fs, path, copy.checkpoint_epoch):
+            _append(log, piece, now_ms)
+        log.advance_end(end, now_ms=now_ms, leader_epoch=copy.checkpoint_epoch)
+    feed_log(
+        copy.log,
+        Offset(end or copy.log.log_start_offset),
+        copy.end,
+        lambda piece: _append(log, memoryview(piece), now_ms),
+    )
+    log.advance_end(copy.end, now_ms=now_ms, leader_epoch=copy.last_epoch)
+    log.advance_high_watermark(log.sync())
+    log.close()
+
+
+def _checkpoint_pieces(fs: FileSystem, path: str, epoch: Epoch) -> Iterator[memoryview]:
+    """Yields the batches of a checkpoint, with the epoch of the batch that ended there."""
+    with CheckpointReader(fs, path) as reader:
+        for piece in reader.pieces():
+            batches = bytearray(piece)
+            position = 0
+            view = memoryview(batches)
+            while position < len(batches):
+                header = read_header(view, position)
+                stamp(view[position:], base_offset=header.base_offset, leader_epoch=epoch)
+                position += header.size_bytes
+            yield view
+
+
+def _append(log: PartitionLog, batches: memoryview, now_ms: int) -> int:
+    """Append whole batches. Returns the log's end."""
+    while len(batches):
+        run = check_run(batches, end=log.log_end_offset, last_epoch=log.epochs.latest)
+        if run.fault:
+            raise CorruptBatch(f"{log.topic_partition}: {run.fault}")
+        if not len(run.view):
+            break
+        log.append_as_follower(run, now_ms=now_ms)
+        batches = run.rest
+    return log.log_end_offset

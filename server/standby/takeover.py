@@ -1,0 +1,106 @@
+"""What a standby asks its source before it takes over: to refuse writes, and where its logs end then.
+
+The source becomes fenced by one of its own properties, which it writes durably before it answers. It
+then starts again within its process, as a broker that only answers what reads, so its ends are final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.messages.list_offsets import ListOffsetsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
+from server.client.broker_client import BrokerClient
+from server.client.errors import ClientFailed
+from server.replication.requests import LATEST, offsets_answer, offsets_request
+from storage.formats.topic_partition import TopicPartition
+
+FENCED_BY = "broker.fenced.by"
+"""The property that says which broker has taken over."""
+BROKER = 4
+"""The resource type of a broker."""
+SET = 0
+PARTITIONS_AT_ONCE = 1_000
+
+
+async def fence(client: BrokerClient, standby: str) -> None:
+    """Let the source refuse writes from now on, also after its next start.
+
+    Args:
+        standby: the name of who takes over.
+
+    Raises:
+        ClientFailed: it cannot be reached, or refuses.
+    """
+    metadata = await _metadata(client, topics=())
+    if len(metadata.brokers) != 1:
+        raise ClientFailed(f"the source has {len(metadata.brokers)} brokers: a standby is of one")
+    resource = AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name=str(metadata.brokers[0].node_id),
+        configs=(AlterableConfig(name=FENCED_BY, config_operation=SET, value=standby),),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    (answer,) = (await client.call(request, IncrementalAlterConfigsResponse)).responses
+    if answer.error_code:
+        reason = answer.error_message or ErrorCode.from_wire(answer.error_code).message
+        raise ClientFailed(f"the source does not let itself be fenced: {reason}")
+
+
+async def final_ends(client: BrokerClient) -> Mapping[TopicPartition, Offset]:
+    """Returns where each log of the source ends.
+
+    Raises:
+        ClientFailed: it cannot be reached, or does not say so for some partition.
+    """
+    metadata = await _metadata(client, topics=None)
+    partitions = [
+        TopicPartition(topic.name, each.partition_index)
+        for topic in metadata.topics
+        if topic.name
+        for each in topic.partitions
+    ]
+    ends: dict[TopicPartition, Offset] = {}
+    for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+        asked = partitions[start : start + PARTITIONS_AT_ONCE]
+        ends |= offsets_answer(
+            await client.call(offsets_request(asked, LATEST), ListOffsetsResponse)
+        )
+    if untold := [each for each in partitions if each not in ends]:
+        raise ClientFailed(f"the source does not say where {untold[0]} ends")
+    return ends
+
+
+async def _metadata(client: BrokerClient, *, topics: Sequence[str] | None) -> MetadataResponse:
+    assert not topics, "all or none"
+    request = MetadataRequest(
+        topics=None if topics is None else (), allow_auto_topic_creation=False
+    )
+    return await client.call(request, MetadataResponse)
+
+
+def behind(
+    ends: Mapping[TopicPartition, Offset], own: Mapping[TopicPartition, Offset]
+) -> list[str]:
+    """Returns a sentence for each partition that lacks records of the source: pure.
+
+    Args:
+        ends: where the source's logs end, for ever.
+        own: where the standby's end.
+    """
+    sentences = []
+    for partition in sorted(ends, key=lambda each: (each.topic, each.partition)):
+        end, have = ends[partition], own.get(partition)
+        if have is None and end:
+            sentences.append(f"{partition}: nothing is copied, the source's log ends at {end}")
+        elif have is not None and have < end:
+            sentences.append(f"{partition}: this log ends at {have}, the source's at {end}")
+    return sentences
