@@ -69,7 +69,9 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
-from server.standby.promoted_start import PromotedStart, promoted_start
+from server.standby.promoted_start import PromotedStart
+from server.standby.rejoin import RejoinedStart
+from server.standby.taking_over import taking_over
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
@@ -123,6 +125,7 @@ class Broker:
         "_memory_upkeep",
         "_pauses",
         "_promoted",
+        "_rejoined",
         "_standby",
         "_state",
         "_stores",
@@ -258,6 +261,8 @@ class Broker:
         self._stores: MetadataStores | None = None
         self._promoted: PromotedStart | None = None
         """The promotion that this start completes."""
+        self._rejoined: RejoinedStart | None = None
+        """The way of a primary's directory to a standby's, which this start completes."""
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -405,14 +410,15 @@ class Broker:
             await self._promoted.finish(self.topics, self.transactions, self.offsets)
 
     async def _begin_promoted(self) -> None:
-        """Continue the promotion of a standby, if one has begun in this directory."""
-        self._promoted = await promoted_start(
+        """Continue what turns a standby's directory into a broker's or back, if that has begun."""
+        found = await taking_over(
             self.files,
             self.config.data_directories,
             self.config.metadata_directory,
             self.executors.upkeep,
             is_standby=self._standby is not None,
         )
+        self._promoted, self._rejoined = found
 
     async def _open_directories(self) -> None:
         """Open the log directories, then what the metadata store holds besides topics."""
@@ -440,6 +446,8 @@ class Broker:
         )
         if self._promoted is not None:
             await self._promoted.settle_stores(self._stores, holder.directory_id)
+        if self._rejoined is not None:
+            await self._rejoined.settle_stores(self._stores, node_config_key(node_id))
         store = self._stores.cluster
         store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)

@@ -62,6 +62,14 @@ def standby(
             help="Follow the metadata, offsets, groups and transactions, but no records of topics.",
         ),
     ] = False,
+    rejoin: Annotated[
+        bool,
+        typer.Option(
+            "--rejoin",
+            help="DIR is the data directory of the broker from which the other one has taken over: it"
+            " becomes a standby's. Records that only it has are put aside.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Follow a whole broker until SIGTERM or Ctrl-C, ready to take over.
@@ -71,7 +79,17 @@ def standby(
     it downloads a snapshot. kompakt standby promote lets it take over.
     """
     if context.invoked_subcommand is None:
-        end(lambda: _follow(of, data, http, config, as_json=as_json, is_whole=not metadata_only))
+        end(
+            lambda: _follow(
+                of,
+                data,
+                http,
+                config,
+                as_json=as_json,
+                is_whole=not metadata_only,
+                rejoins=rejoin,
+            )
+        )
 
 
 def _follow(
@@ -82,11 +100,12 @@ def _follow(
     *,
     as_json: bool,
     is_whole: bool,
+    rejoins: bool,
 ) -> int:
     if of is None or data is None:
         raise CommandFailed(EXIT_USAGE, "standby needs --of HOST:PORT and --data DIR")
-    if config is not None and not is_whole:
-        raise CommandFailed(EXIT_USAGE, "--config does not go with --metadata-only")
+    if not is_whole and (config is not None or rejoins):
+        raise CommandFailed(EXIT_USAGE, "--config and --rejoin do not go with --metadata-only")
     from cli.base.broker_client import parse_address
     from cli.standby.run import StandbyOptions, run_standby
 
@@ -97,6 +116,7 @@ def _follow(
         http=_listener(http),
         is_json=as_json,
         config=_broker_config(config, data) if is_whole else None,
+        rejoins=rejoins,
     )
     if not is_whole:
         return asyncio.run(run_standby(options))

@@ -96,11 +96,16 @@ def open_directory(files: FileSystem, path: str) -> StandbyDirectory:
     )
 
 
-def check_is_no_brokers(files: FileSystem, path: str) -> None:
+def check_whole(files: FileSystem, path: str, *, may_rejoin: bool) -> bool:
     """Check that a directory is new, or that of a standby of a whole broker.
 
+    Args:
+        may_rejoin: whether it may also be a broker's, which then becomes a standby's.
+
+    Returns whether it is a broker's.
+
     Raises:
-        ForeignDirectory: it is a broker's, that of a standby which was promoted, or has other files.
+        ForeignDirectory: it is a broker's, or a standby's that is being promoted, or has other files.
         DiskError: the disk failed.
     """
     names = set(files.list(path)) if files.exists(path) else set()
@@ -109,9 +114,14 @@ def check_is_no_brokers(files: FileSystem, path: str) -> None:
             f"{path} is being promoted: kompakt serve finishes that and serves it"
         )
     if STANDBY in names or not names:
-        return
+        return False
     if META_PROPERTIES in names:
-        raise ForeignDirectory(f"{path} is a broker's data directory: give another --data")
+        if may_rejoin:
+            return True
+        raise ForeignDirectory(
+            f"{path} is a broker's data directory: give another --data, or --rejoin if that broker is to"
+            " follow the one that has taken over from it"
+        )
     if STANDBY_PROPERTIES in names:
         raise ForeignDirectory(
             f"{path} is a standby's directory with metadata only: give another --data, or"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -180,12 +181,11 @@ class MetadataCopy:
             topics=followed_topics(machine),
         )
 
-    def has_topic(self, name: str, topic_id: str) -> bool:
-        """Returns whether the metadata has a topic of this name and id."""
+    def has_topics(self, topics: Sequence[tuple[str, str]]) -> list[bool]:
+        """Returns, for each name and id, whether the metadata has such a topic."""
         machine = self._replica.machine
         assert isinstance(machine, MetadataMachine)
-        entry = machine.entries.get(TOPICS + name)
-        return entry is not None and json.loads(entry.value)["id"] == topic_id
+        return [_has(machine, name, topic_id) for name, topic_id in topics]
 
     def stop(self) -> None:
         """Let a snapshot that is being written be given up soon; any thread may call."""
@@ -226,3 +226,8 @@ def _check_commands(answer: Entries) -> None:
                     f"entry {index} is no command that this release knows ({fault}); if the leader runs"
                     " a later release, upgrade this standby"
                 )
+
+
+def _has(machine: MetadataMachine, name: str, topic_id: str) -> bool:
+    entry = machine.entries.get(TOPICS + name)
+    return entry is not None and bool(json.loads(entry.value)["id"] == topic_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from cli.base.access import current
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.standby.coordinator_copies import CoordinatorCopies
 from cli.standby.coordinator_following import CoordinatorFollowing
-from cli.standby.directory import StandbyDirectory, check_is_no_brokers, leader_name, open_directory
+from cli.standby.directory import StandbyDirectory, check_whole, leader_name, open_directory
 from cli.standby.endpoint import Promotions, open_endpoint
 from cli.standby.following import Following
 from cli.standby.metadata_copy import MetadataCopy
@@ -37,10 +37,12 @@ from server.run import serve
 from server.runtime.signals import StopSignal
 from server.runtime.tasks import awaited
 from server.standby.promotion import Promotion, Report, begin_promotion, read_report
+from server.standby.rejoin import begin_rejoin, has_led
 from storage.files.errors import StorageError
 from storage.files.local_files import LocalFileSystem
+from storage.files.paths import LOCK, join
 from storage.files.paths import STANDBY as STANDBY_DIRECTORY
-from storage.files.paths import join
+from storage.formats.meta_properties import read_meta_properties
 from storage.log.directory_start import make_durably
 
 
@@ -54,6 +56,8 @@ class StandbyOptions:
     is_json: bool
     config: BrokerConfig | None
     """The configuration of the broker; None: only metadata and coordinators' topics are followed."""
+    rejoins: bool = False
+    """Whether the directory may be a broker's, which is to follow the one that has taken over."""
 
 
 async def run_standby(options: StandbyOptions) -> int:
@@ -138,9 +142,21 @@ class Standby:
         path = str(self._options.data.absolute())
         if self._options.config is None:
             return open_directory(self._files, path)
-        check_is_no_brokers(self._files, path)
+        is_brokers = check_whole(self._files, path, may_rejoin=self._options.rejoins)
         make_durably(self._files, path)
-        return open_directory(self._files, join(path, STANDBY_DIRECTORY))
+        if not is_brokers:
+            return open_directory(self._files, join(path, STANDBY_DIRECTORY))
+        # The broker must have stopped; its start as a standby takes the lock once more.
+        lock = self._files.lock(join(path, LOCK))
+        try:
+            meta = read_meta_properties(self._files, path)
+            assert meta is not None, "it was looked for"
+            begin_rejoin(self._files, path)
+            directory = open_directory(self._files, join(path, STANDBY_DIRECTORY))
+            directory.join_cluster(meta.cluster_id)
+            return directory
+        finally:
+            lock.release()
 
     async def _follow(
         self, directory: StandbyDirectory, worker: ThreadPoolExecutor
@@ -205,12 +221,13 @@ class Standby:
         if options.config is None:
             return None
 
-        async def has_topic(name: str, topic_id: str) -> bool:
+        async def has_topics(topics: Sequence[tuple[str, str]]) -> list[bool]:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(worker, copy.has_topic, name, topic_id)
+            return await loop.run_in_executor(worker, copy.has_topics, topics)
 
-        link = standby_link(progress.follower_id, options.leader, current(), has_led=False)
-        return WholeBroker(options.config, link, progress, self._files, has_topic)
+        led = has_led(self._files, str(options.data.absolute()))
+        link = standby_link(progress.follower_id, options.leader, current(), has_led=led)
+        return WholeBroker(options.config, link, progress, self._files, has_topics)
 
 
 async def _until_ended(

@@ -8,7 +8,8 @@ metadata no longer has them either: what the link hears of them alone could be a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -20,13 +21,14 @@ from server.broker import Broker
 from server.client.access import Access
 from server.config.config import BrokerConfig
 from server.net.listener import ListenError
-from server.replication.link_spec import ASIDE, LinkSpec
+from server.replication.link_spec import ASIDE, STANDBY_LINK, LinkSpec
 from server.replication.mirror import MirrorFacts
 from server.replication.promotion import missing_at_promotion
 from server.replication.state_table import MirrorState
 from server.runtime.clock import SystemClock
 from server.standby.promotion import MirroredTopic
 from server.topics.mirrors import without_own
+from server.topics.topic import Topic
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
@@ -45,20 +47,23 @@ class WholeBroker:
         link: LinkSpec,
         progress: Progress,
         files: FileSystem,
-        has_topic: Callable[[str, str], Awaitable[bool]],
+        has_topics: Callable[[Sequence[tuple[str, str]]], Awaitable[list[bool]]],
     ) -> None:
         """
         Args:
-            has_topic: returns whether the followed metadata has a topic of this name and id.
+            has_topics: returns, for each name and id, whether the followed metadata has such a topic.
         """
         # Constant after construction
         self._config = config
         self._link = link
         self._progress = progress
         self._files = files
-        self._has_topic = has_topic
+        self._has_topics = has_topics
+        self._has_led = link.resync == ASIDE
         # State
         self._broker: Broker | None = None
+        self._known: set[uuid.UUID] = set()
+        """Topics that the followed metadata has had."""
 
     @property
     def broker(self) -> Broker | None:
@@ -137,8 +142,7 @@ class WholeBroker:
                 partitions=len(topic.partitions),
                 configs=without_own(topic.overrides),
             )
-            for topic in self._broker.topics.all()
-            if not await self._has_topic(topic.name, topic_id_text(topic.id))
+            for topic in await self._not_followed(self._broker.topics.all())
         ]
 
     def _mirrors(self) -> list[MirrorFacts]:
@@ -146,20 +150,34 @@ class WholeBroker:
         return [] if links is None else links.mirror_facts(self._link.name)
 
     async def _delete_gone(self) -> None:
-        """Delete the topics that neither the source nor the followed metadata has any longer."""
+        """Delete the topics that neither the source nor the followed metadata has any longer.
+
+        A topic that the metadata never had may be the last copy of what the primary of this directory
+        has acknowledged: it stays.
+        """
         if self._progress.state is not State.CURRENT or self._broker is None:
             return
+        topics = self._broker.topics
+        if self._has_led:
+            unknown = [each for each in topics.all() if each.id not in self._known]
+            missing = {each.id for each in await self._not_followed(unknown)}
+            self._known |= {each.id for each in unknown} - missing
         failed = {
             each.partition.topic for each in self._mirrors() if each.state is MirrorState.FAILED
         }
-        topics = [topic for name in failed if (topic := self._broker.topics.get(name)) is not None]
+        found = [topic for name in failed if (topic := topics.get(name)) is not None]
         gone = [
             each.name
-            for each in topics
-            if not await self._has_topic(each.name, topic_id_text(each.id))
+            for each in await self._not_followed(found)
+            if not self._has_led or each.id in self._known
         ]
         if gone:
             await self._broker.replication.forget(self._link.name, gone)
+
+    async def _not_followed(self, topics: Sequence[Topic]) -> list[Topic]:
+        """Returns those of these topics that the followed metadata does not have."""
+        has = await self._has_topics([(each.name, topic_id_text(each.id)) for each in topics])
+        return [topic for topic, is_there in zip(topics, has, strict=True) if not is_there]
 
 
 def standby_link(name: str, leader: str, access: Access, *, has_led: bool) -> LinkSpec:
@@ -171,7 +189,8 @@ def standby_link(name: str, leader: str, access: Access, *, has_led: bool) -> Li
         has_led: whether its directory was a primary's, so that its logs may have records of their own.
     """
     return LinkSpec(
-        name=f"standby.{name}",
+        name=STANDBY_LINK,
+        own_group=f"{STANDBY_LINK}.{name}",
         bootstrap=leader,
         compaction="on",
         resync=ASIDE if has_led else "auto",

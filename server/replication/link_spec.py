@@ -41,6 +41,8 @@ PATTERN_MEMORY_MAX = 1 << 19
 BYTES_PER_SECOND_MIN = 1_024
 ALTERABLE = frozenset({"bytes_per_second", "groups", "resync"})
 """What `altered_link` changes."""
+STANDBY_LINK = "standby"
+"""The name of a standby's only link."""
 INTERNAL = "__"
 """Topics whose names begin so are the source's own."""
 HIDDEN = "<hidden>"
@@ -75,13 +77,15 @@ class LinkSpec:
     is_standby: bool = False
     """Whether this broker is a standby of the source: all topics but the coordinators' are mirrored,
     with their ids. Never stored."""
+    own_group: str = ""
+    """The name of a standby's group at the source, which may have several; empty: the link's."""
     own_access: Access | None = field(default=None, repr=False)
     """How a standby connects, which it knows from its command; None: as `properties` say."""
 
     @property
     def group(self) -> str:
         """The group at the source whose offsets say how far the mirrors are."""
-        return LINK_GROUP_PREFIX + self.name
+        return LINK_GROUP_PREFIX + (self.own_group or self.name)
 
     def topic_filter(self) -> Callable[[str], bool]:
         """Returns a function that says whether the link mirrors a topic of the source. Keep it while

@@ -10,7 +10,6 @@ the end          the report is written, `promotion.json` removed; then the liste
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from cleaner.rules.text import count_text
 from server.coordination.groups.offset_commands import OffsetCommands
@@ -20,15 +19,13 @@ from server.metadata.producer_ids import KEY as NEXT_PRODUCER_ID
 from server.metadata.store import Compare
 from server.runtime.executors import Executor
 from server.standby.followed_topics import COORDINATOR_TOPICS
-from server.standby.install import install
 from server.standby.lowered_offsets import lower_offsets
 from server.standby.promoted_stores import PROMOTIONS, place, promoted_metadata
-from server.standby.promotion import Promotion, Report, end_promotion, is_standby, read_promotion
+from server.standby.promotion import Promotion, Report, end_promotion
 from server.standby.reign import EPOCH_STEP
 from server.topics.start import read_topics
 from server.topics.stores import MetadataStores
 from server.topics.topics import Topics
-from storage.files.errors import ForeignDirectory
 from storage.files.files import FileSystem
 from storage.threads import loop_thread
 
@@ -128,38 +125,3 @@ class PromotedStart:
             )
             if partition in behind
         ]
-
-
-async def promoted_start(
-    fs: FileSystem,
-    directories: Sequence[str],
-    metadata_directory: str,
-    upkeep: Executor,
-    *,
-    is_standby: bool,
-) -> PromotedStart | None:
-    """Continue the promotion that has begun in a metadata directory, with its files. Returns None if
-    there is none.
-
-    Args:
-        is_standby: whether this process is the standby, not promoted.
-
-    Raises:
-        ForeignDirectory: the directory is a standby's that was not promoted, and this is no standby.
-        StorageError: the disk failed.
-    """
-    promotion = await upkeep.run(read_promotion, fs, metadata_directory)
-    if promotion is None:
-        if not is_standby:
-            await upkeep.run(_check_is_no_standby, fs, metadata_directory)
-        return None
-    await upkeep.run(install, fs, promotion, directories, metadata_directory)
-    return PromotedStart(fs, metadata_directory, promotion, upkeep)
-
-
-def _check_is_no_standby(fs: FileSystem, directory: str) -> None:
-    if is_standby(fs, directory):
-        raise ForeignDirectory(
-            f"{directory} is a standby's directory: kompakt standby promote makes it a broker's, kompakt"
-            " standby follows on"
-        )

@@ -15,6 +15,7 @@
 standby/                     in a standby's directory: the copies of the source's metadata and of its
                              coordinators' topics, in the layout of a log directory
 promotion.json               a promotion of this standby that has begun
+rejoin.json                  a primary's directory that is becoming a standby's
 standby.promoted.<time>/     what a completed promotion has replaced, and its report
 """
 
@@ -37,6 +38,7 @@ STANDBY_PROPERTIES = "standby.properties"
 STANDBY = "standby"
 PROMOTION = "promotion.json"
 PROMOTED = "standby.promoted"
+REJOIN = "rejoin.json"
 HASH_KEY = "hash.key"
 START_COUNTER = "start-counter"
 CLEAN_SHUTDOWN = ".clean-shutdown"

@@ -1,4 +1,4 @@
-"""A standby of a whole broker takes over: what the source has acknowledged is there, and clients go on."""
+"""A standby of a whole broker takes over: what the source has acknowledged is there; clients go on."""
 
 from __future__ import annotations
 
