@@ -68,7 +68,9 @@ class Takeover:
         async with self._lock:
             if self.decided.done():
                 raise TakeoverRefused("the standby is being promoted already", [])
-            missing = await self._missing_before()
+            if not self._whole.is_following:
+                raise TakeoverRefused("the standby is still starting: try again", [])
+            missing = self._missing_before()
             if missing and not is_forced:
                 raise TakeoverRefused(
                     "the standby lacks records of its source, or may lack some; --force promotes it"
@@ -81,7 +83,7 @@ class Takeover:
             self._progress.enter(State.PROMOTING)
             return promotion
 
-    async def _missing_before(self) -> list[str]:
+    def _missing_before(self) -> list[str]:
         """Returns what the standby lacks as far as it knows, before it asks the source."""
         progress, missing = self._progress, self._whole.missing()
         if progress.state is not State.CURRENT:
@@ -103,7 +105,7 @@ class Takeover:
         except ClientFailed as error:
             text = f"the source does not answer ({error}), so what was written last may be missing"
             if is_forced:
-                return [*await self._missing_before(), f"unknown: {text}"]
+                return [*self._missing_before(), f"unknown: {text}"]
             raise TakeoverRefused(f"{text}; --force promotes without it", []) from error
         missing = await self._until_copied(ends, until_s)
         if missing and not is_forced:

@@ -66,9 +66,9 @@ class WholeBroker:
         """Topics that the followed metadata has had."""
 
     @property
-    def broker(self) -> Broker | None:
-        """The broker; None until the cluster is known, and after `close`."""
-        return self._broker
+    def is_following(self) -> bool:
+        """Whether the broker has started, so that its logs are open."""
+        return self._broker is not None and self._broker.links is not None
 
     async def run(self) -> NoReturn:
         """Follow until the task is cancelled. Begins once the copy knows the source's cluster.
@@ -117,10 +117,9 @@ class WholeBroker:
 
     def missing(self) -> list[str]:
         """Returns what the mirrors lack of the source, or may lack, as far as they know."""
-        links = None if self._broker is None else self._broker.links
-        if links is None:
-            return ["all topics: the broker of the standby has not started"]
-        return missing_at_promotion(self._mirrors(), links.reason_of(self._link.name))
+        assert self._broker is not None
+        reason = self._broker.replication.reason_of(self._link.name)
+        return missing_at_promotion(self._mirrors(), reason)
 
     def ends(self) -> dict[TopicPartition, Offset]:
         """Returns where the mirrors end, durably."""

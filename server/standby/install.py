@@ -2,10 +2,12 @@
 
     standby/<coordinator's topic>/<n>  written as logs into <topic>/<n>      again, if it was interrupted
     start-counter                      above the source's epochs, in each log directory
-    metadata/                          renamed into standby/own-metadata
-    standby/metadata/                  renamed into metadata/                <- done
+    standby/metadata/                  copied to metadata.followed
+    metadata/                          renamed to metadata.before.<time>
+    metadata.followed/                 renamed to metadata/                  <- done
 
-The logs come before the metadata that names them. A start repeats what a crash has interrupted.
+The logs come before the metadata that names them. Names change within one directory only: not every disk
+keeps a name that moves to another directory in one of both. A start repeats what a crash has interrupted.
 """
 
 from __future__ import annotations
@@ -24,15 +26,17 @@ from server.standby.promotion import Promotion
 from server.standby.reign import EPOCH_STEP
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import HASH_KEY, LOCK, METADATA, STANDBY, join, topic_directory
+from storage.files.paths import HASH_KEY, LOCK, METADATA, PART, STANDBY, join, topic_directory
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import read_meta_properties
 from storage.formats.topic_partition import TopicPartition
 from storage.log.directory_start import make_durably, raise_start_counter
 from storage.log.opening import LogOpening
 
-OWN_METADATA = "own-metadata"
-"""Where the standby's own metadata goes: what it knew of its mirrors."""
+FOLLOWED = "metadata.followed"
+"""The followed metadata, until it takes its place."""
+BEFORE = "metadata.before"
+"""Where the standby's own metadata goes, which knew its mirrors only; with the time of the promotion."""
 
 
 def install(
@@ -48,31 +52,43 @@ def install(
             start tries again.
     """
     standby = join(metadata_directory, STANDBY)
-    followed = join(standby, METADATA)
-    if not fs.exists(followed):
+    before = join(metadata_directory, f"{BEFORE}.{promotion.promoted_ms}")
+    if fs.exists(before) and not fs.exists(join(metadata_directory, FOLLOWED)):
         return
     lock = fs.lock(join(metadata_directory, LOCK))
     try:
-        for topic in followed_topics(read_machine(fs, followed)):
-            _write_topic(fs, metadata_directory, topic)
-        for directory in directories:
-            raise_start_counter(fs, directory, Epoch(promotion.epoch + EPOCH_STEP))
-        _exchange_metadata(fs, metadata_directory, standby, followed)
+        if not fs.exists(before):
+            for topic in followed_topics(read_machine(fs, join(standby, METADATA))):
+                _write_topic(fs, metadata_directory, topic)
+            for directory in directories:
+                raise_start_counter(fs, directory, Epoch(promotion.epoch + EPOCH_STEP))
+            _copy_metadata(fs, metadata_directory, join(standby, METADATA))
+        _exchange_metadata(fs, metadata_directory, before)
     finally:
         lock.release()
 
 
-def _exchange_metadata(
-    fs: FileSystem, metadata_directory: str, standby: str, followed: str
-) -> None:
-    own, put_aside = join(metadata_directory, METADATA), join(standby, OWN_METADATA)
-    if not fs.exists(put_aside):
-        fs.rename(own, put_aside)
-        fs.sync_directory(standby)
-        fs.sync_directory(metadata_directory)
-    fs.rename(followed, own)
+def _copy_metadata(fs: FileSystem, metadata_directory: str, followed: str) -> None:
+    target = join(metadata_directory, FOLLOWED)
+    if fs.exists(target):
+        return
+    part = target + PART
+    fs.remove_tree(part)
+    fs.make_directory(part)
+    for name in fs.list(followed):
+        fs.replace_durably(join(part, name), fs.read_bytes(join(followed, name)), secret=True)
+    fs.sync_directory(part)
+    fs.rename(part, target)
     fs.sync_directory(metadata_directory)
-    fs.sync_directory(standby)
+
+
+def _exchange_metadata(fs: FileSystem, metadata_directory: str, before: str) -> None:
+    own = join(metadata_directory, METADATA)
+    if not fs.exists(before):
+        fs.rename(own, before)
+        fs.sync_directory(metadata_directory)
+    fs.rename(join(metadata_directory, FOLLOWED), own)
+    fs.sync_directory(metadata_directory)
 
 
 def _write_topic(fs: FileSystem, metadata_directory: str, topic: FollowedTopic) -> None:

@@ -39,7 +39,7 @@ LISTED_MAX = 20
 class PromotedStart:
     """Finishes one promotion."""
 
-    __slots__ = ("_directory", "_fs", "_missing", "_promotion", "_upkeep")
+    __slots__ = ("_directory", "_fs", "_missing", "_upkeep", "promotion")
 
     def __init__(
         self, fs: FileSystem, directory: str, promotion: Promotion, upkeep: Executor
@@ -47,7 +47,7 @@ class PromotedStart:
         # Constant after construction
         self._fs = fs
         self._directory = directory
-        self._promotion = promotion
+        self.promotion = promotion
         self._upkeep = upkeep
         # State
         self._missing = list(promotion.missing)
@@ -55,7 +55,7 @@ class PromotedStart:
     @property
     def term_min(self) -> int:
         """The least term in which the metadata's log leads."""
-        return self._promotion.epoch + EPOCH_STEP
+        return self.promotion.epoch + EPOCH_STEP
 
     async def settle_stores(self, stores: MetadataStores, directory_id: str) -> None:
         """Write what the promotion changes in the stores, unless an earlier start has.
@@ -68,11 +68,11 @@ class PromotedStart:
         """
         stored = await read_topics(stores.cluster, stores.node, self._upkeep)
         ids = {topic.name: str(topic.id) for topic in stored.topics}
-        key = f"{PROMOTIONS}{self._promotion.promoted_ms}"
+        key = f"{PROMOTIONS}{self.promotion.promoted_ms}"
         if await stores.cluster.get(key) is None:
             found = await stores.cluster.get(NEXT_PRODUCER_ID)
             operations = promoted_metadata(
-                self._promotion, ids, 0 if found is None else int(found.value)
+                self.promotion, ids, 0 if found is None else int(found.value)
             )
             await stores.cluster.txn([Compare(key=key, mod_revision=0)], operations)
             stored = await read_topics(stores.cluster, stores.node, self._upkeep)
@@ -94,7 +94,7 @@ class PromotedStart:
         await offsets.loaded()
         lowered = await lower_offsets(topics, offsets)
         report = Report(
-            **{name: getattr(self._promotion, name) for name in Promotion.__struct_fields__}
+            **{name: getattr(self.promotion, name) for name in Promotion.__struct_fields__}
             | {"missing": self._missing},
             aborted=aborted,
             incomplete=incomplete,
@@ -114,7 +114,7 @@ class PromotedStart:
 
     def _incomplete(self, transactions: TransactionCoordinator) -> list[str]:
         """Returns a sentence for each committed transaction of which records may be missing."""
-        behind = {sentence.partition(":")[0] for sentence in self._promotion.missing}
+        behind = {sentence.partition(":")[0] for sentence in self.promotion.missing}
         return [
             f"the transaction of {entry.transaction.transactional_id} is committed, and {partition}"
             " lacks records of the source"

@@ -4,7 +4,8 @@
     the cluster's store  each topic becomes a mirror with its own id; the coordinators' topics are no
                          longer topics
     the node's store     forgets where their logs are, and that the broker was fenced
-    standby/before/      gets their directories: what groups had committed here, and nowhere else
+    <topic>.before/      the directories of the coordinators' topics: what groups had committed here only
+    standby/has-led      written: logs may have records of their own
     rejoin.json          removed
 
 Every step can be repeated: a start as a standby does, until the last one is done. The logs of all other
@@ -31,13 +32,14 @@ from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import REJOIN, STANDBY, join, topic_directory, topic_id_text
-from storage.log.directory_start import make_durably
 from storage.threads import loop_thread
 
 _log = logging.getLogger("server.standby")
 
-BEFORE = "before"
-"""In `standby/`: what the directory had as a primary's."""
+BEFORE = ".before"
+"""Ends the name of a directory that the primary had, and the standby no longer uses."""
+HAS_LED = "has-led"
+"""In `standby/`: this was a primary's directory."""
 VERSION = 1
 
 
@@ -73,7 +75,7 @@ def read_rejoin(fs: FileSystem, directory: str) -> Rejoin | None:
 
 def has_led(fs: FileSystem, directory: str) -> bool:
     """Returns whether a standby's directory was a primary's: its logs may have records of their own."""
-    return fs.exists(join(join(directory, STANDBY), BEFORE)) or fs.exists(join(directory, REJOIN))
+    return fs.exists(join(join(directory, STANDBY), HAS_LED)) or fs.exists(join(directory, REJOIN))
 
 
 @loop_thread
@@ -112,27 +114,29 @@ class RejoinedStart:
         ids = {each.name: each.id for each in stored.topics}
         ids |= {each.name: each.id for each in internal}
         folders = [topic_directory(name, ids[name]) for name in ids if name in INTERNAL_TOPICS]
-        await self._upkeep.run(self._put_aside, folders)
+        await self._upkeep.run(_put_aside, self._fs, self._directories, folders)
         forgotten = [Delete(key=PLACED + topic_id_text(each.id)) for each in internal]
         properties = await stores.node.get(node_config_key)
         unfenced = [] if properties is None else [_without_fence(properties)]
         await stores.node.txn((), [*forgotten, *unfenced])
-        await self._upkeep.run(self._end)
+        await self._upkeep.run(_end, self._fs, self._directory)
         _log.warning("%s: it is a standby's directory now", self._directory)
 
-    def _put_aside(self, folders: Iterable[str]) -> None:
-        before = join(join(self._directory, STANDBY), BEFORE)
-        make_durably(self._fs, before)
-        for directory in self._directories:
-            for folder in folders:
-                if self._fs.exists(join(directory, folder)):
-                    self._fs.rename(join(directory, folder), join(before, folder))
-            self._fs.sync_directory(directory)
-        self._fs.sync_directory(before)
 
-    def _end(self) -> None:
-        unlink_if_there(self._fs, join(self._directory, REJOIN))
-        self._fs.sync_directory(self._directory)
+def _put_aside(fs: FileSystem, directories: Iterable[str], folders: Iterable[str]) -> None:
+    """Move the directories of topics out of the way. Can be repeated."""
+    for directory in directories:
+        for folder in folders:
+            path = join(directory, folder)
+            if fs.exists(path):
+                fs.rename(path, path + BEFORE)
+        fs.sync_directory(directory)
+
+
+def _end(fs: FileSystem, directory: str) -> None:
+    fs.replace_durably(join(join(directory, STANDBY), HAS_LED), b"")
+    unlink_if_there(fs, join(directory, REJOIN))
+    fs.sync_directory(directory)
 
 
 def as_mirrors(topics: Iterable[ClusterTopic]) -> list[Put | Delete]:

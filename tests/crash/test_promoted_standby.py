@@ -64,4 +64,42 @@ def test_after_the_source_was_killed_a_forced_promotion_serves_what_was_copied(
             assert committed(standby.bootstrap_servers, "billing", "orders") == 60
             produce(standby.bootstrap_servers, "orders", range(100, 120))
             assert values(standby.bootstrap_servers, "orders", 120) == list(range(120))
-        source.start()
+
+
+def test_the_old_primary_rejoins_and_takes_over_again_with_its_own_records_put_aside(
+    tmp_path: Path,
+) -> None:
+    with BrokerProcess(tmp_path / "broker", SETTINGS) as source:
+        create_topic(source.bootstrap_servers, "orders")
+        produce(source.bootstrap_servers, "orders", range(100))
+        commit(source.bootstrap_servers, "billing", "orders", 60)
+        with WholeStandby(tmp_path / "standby", source.bootstrap_servers, SETTINGS) as standby:
+            standby.wait_until_ready()
+            standby.wait_until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
+            standby.kill()
+            produce(source.bootstrap_servers, "orders", range(100, 130))
+            create_topic(source.bootstrap_servers, "late")
+            produce(source.bootstrap_servers, "late", range(5))
+            source.kill()
+            standby.start()
+            status, report = standby.promote(force=True)
+            assert status == 200, report
+            produce(standby.bootstrap_servers, "orders", range(200, 250))
+            commit(standby.bootstrap_servers, "billing", "orders", 140)
+            old = WholeStandby(
+                tmp_path / "rejoined",
+                standby.bootstrap_servers,
+                SETTINGS,
+                rejoins=source.data_dir,
+            )
+            with old:
+                old.wait_until(lambda it: it["mirrors"] and it["mirrors"]["lag"] == 0)
+                expected = [*range(100), *range(200, 250)]
+                old.wait_until(lambda it: it["mirrors"]["by_state"].get("copying") == 1)
+                standby.kill()
+                status, report = old.promote(force=True)
+                assert status == 200, report
+                assert values(old.bootstrap_servers, "orders", 150) == expected
+                assert values(old.bootstrap_servers, "late", 5) == list(range(5))
+                assert committed(old.bootstrap_servers, "billing", "orders") == 140
+            assert list(source.data_dir.glob("orders.*/*.aside.130"))

@@ -154,18 +154,33 @@ class StandbyProcess:
 class WholeStandby(StandbyProcess):
     """A standby of a whole broker. Once it is promoted, it serves clients at `bootstrap_servers`."""
 
-    __slots__ = ("broker_http_port", "overrides", "port")
+    __slots__ = ("_data_dir", "broker_http_port", "overrides", "port")
 
     def __init__(
-        self, folder: Path, leader: str, overrides: Mapping[str, object] | None = None
+        self,
+        folder: Path,
+        leader: str,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        rejoins: Path | None = None,
     ) -> None:
-        super().__init__(folder, leader)
+        """
+        Args:
+            rejoins: the data directory of a broker from which `leader` has taken over.
+        """
+        arguments = () if rejoins is None else ("--rejoin",)
+        super().__init__(folder, leader, arguments=arguments)
+        self._data_dir = rejoins or folder / "copy"
         self.port, self.broker_http_port = free_ports(2)
         self.overrides = dict(overrides or {})
 
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        return self._data_dir
 
     def follows(self) -> Sequence[str]:
         properties = {
@@ -183,7 +198,8 @@ class WholeStandby(StandbyProcess):
         return self.wait_until(lambda it: it["not_ready"] is None and it["mirrors"] is not None)
 
     def promote(self, *, force: bool = False, wait_seconds: float = 60.0) -> tuple[int, Json]:
-        """Ask it to take over. Returns the HTTP status and the answer."""
+        """Ask it to take over, once it answers. Returns the HTTP status and the answer."""
+        self.wait_until(lambda it: it["mirrors"] is not None)
         connection = http.client.HTTPConnection(self.address, timeout=CURRENT_SECONDS_MAX)
         body = json.dumps({"force": force, "wait_seconds": wait_seconds})
         try:
