@@ -6,8 +6,8 @@
     metadata/                          renamed to metadata.before.<time>
     metadata.followed/                 renamed to metadata/                  <- done
 
-The logs come before the metadata that names them. Names change within one directory only: not every disk
-keeps a name that moves to another directory in one of both. A start repeats what a crash has interrupted.
+The logs come before the metadata that names them. Names change within one directory only: a name that
+moves to another one may be in neither after a crash. A start repeats what a crash has interrupted.
 """
 
 from __future__ import annotations
