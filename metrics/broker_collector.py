@@ -37,6 +37,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield gauge(partition_names.BROKERS, [((), 1)])
     yield gauge(broker_names.BROKER_INFO, [((str(facts.node_id), facts.address), 1)])
     yield gauge(broker_names.IS_READY, [((), facts.is_ready)])
+    yield gauge(broker_names.IS_FENCED, [((), facts.is_fenced)])
     yield gauge(broker_names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
     yield from _collect_partition_counts(facts)
     yield from _collect_loop(facts.loop)

@@ -257,3 +257,6 @@ BUILD_INFO = Metric.gauge("kompakt_build_info", "1; the label is the version tha
 IS_READY = Metric.gauge(
     "kompakt_ready", "Whether the broker serves: recovered, listening, not stopping."
 )
+IS_FENCED = Metric.gauge(
+    "kompakt_broker_fenced", "Whether another broker has taken over (broker.fenced.by)."
+)

@@ -219,6 +219,8 @@ class BrokerFacts:
 
     version: str
     is_ready: bool
+    is_fenced: bool = False
+    """Whether another broker has taken over."""
     partitions_by_topic: dict[str, int]
     partitions_offline: int
     log_directories: tuple[str, ...]

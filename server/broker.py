@@ -3,6 +3,9 @@
     start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, log clock
     stop    listeners (drain) -> log clock, cleaner -> sync rounds -> logs -> directories -> HTTP
 
+A fenced broker (`server/standby/fence.py`) opens its internal listener only, and starts nothing that
+writes. If that property changes, `wait_restart` returns: stop this broker and start another one.
+
 The broker serves clients as soon as the logs are open. Whatever clients do not need starts later, and
 its libraries are imported only then. `construction.py` builds the parts from the configuration.
 """
@@ -69,6 +72,7 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
+from server.standby.fence import Fence, fence_of
 from server.standby.promoted_start import PromotedStart
 from server.standby.rejoin import RejoinedStart
 from server.standby.taking_over import taking_over
@@ -126,6 +130,7 @@ class Broker:
         "_pauses",
         "_promoted",
         "_rejoined",
+        "_restart",
         "_standby",
         "_state",
         "_stores",
@@ -150,6 +155,7 @@ class Broker:
         "executors",
         "failure",
         "features",
+        "fence",
         "fetch_waiters",
         "files",
         "followers",
@@ -248,6 +254,7 @@ class Broker:
             connections_per_ip_max=config.max_connections_per_ip,
         )
         self._failed = asyncio.Event()
+        self._restart = asyncio.Event()
         # State: why the broker does not serve clients now; None while it serves them.
         self._state: str | None = STARTING
         self.failure: str | None = None
@@ -263,6 +270,8 @@ class Broker:
         """The promotion that this start completes."""
         self._rejoined: RejoinedStart | None = None
         """The way of a primary's directory to a standby's, which this start completes."""
+        self.fence: Fence | None = None
+        """Why this broker serves only what reads; None if it serves all. Constant with storage."""
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -348,19 +357,27 @@ class Broker:
         await self._open_storage()
         if self._standby is None:
             await self._open_listeners()
-            self._state = None
+            self._state = None if self.fence is None else self.fence.reason
         else:
             self._state = f"a standby of {self._standby.bootstrap}, not promoted"
         await self._open_http_now()
-        self._start_cleaner()
+        if self.fence is None:
+            self._start_cleaner()
         self._start_checkpoints()
-        await self._start_links()
+        if self.fence is None:
+            await self._start_links()
+            self._start_log_clock()
         self._start_watching()
         self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
         """Wait until the broker cannot continue; `failure` then says why."""
         await self._failed.wait()
+
+    async def wait_restart(self) -> None:
+        """Wait until another broker must be started in place of this one, because it was fenced, or no
+        longer is. The caller stops this one first, which lets it answer."""
+        await self._restart.wait()
 
     async def stop(self) -> None:
         """Drain, make everything durable and release all resources; also after a failed start."""
@@ -404,7 +421,9 @@ class Broker:
         await self._open_directories()
         await self._open_certificates()
         await self._open_topics()
-        self._start_coordinators()
+        self._make_coordinators()
+        if self.fence is None:
+            self._start_coordinators()
         self.has_storage = True
         if self._promoted is not None:
             await self._promoted.finish(self.topics, self.transactions, self.offsets)
@@ -452,6 +471,7 @@ class Broker:
         store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
         await self.configs.open()
+        await self._look_for_fence(self._stores.node)
         self.features = Features(store)
         await self.features.open()
         self._expire_producers(self.configs.config)
@@ -465,6 +485,12 @@ class Broker:
         if opened_acls is not None:
             self.authorizer, self.acls = opened_acls
         self.has_acls = True
+
+    async def _look_for_fence(self, node_store: EmbeddedMetadataStore) -> None:
+        config = self.configs.config
+        self.fence = await fence_of(config.broker_fenced_by, node_store, self.clock.now_ms)
+        if self.fence is not None:
+            _log.warning("%s", self.fence.described(config.internal_listener))
 
     def metadata_facts(self) -> dict[str, CompactionFacts]:
         """Returns what metrics show about each metadata log. Only once the broker has its storage."""
@@ -508,14 +534,16 @@ class Broker:
         self._pauses = CompactionPauses(self._stores.cluster, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
 
-    def _start_coordinators(self) -> None:
-        """Start to load the groups and the transactions."""
+    def _make_coordinators(self) -> None:
         self.groups = groups_of(self)
-        self.groups.start()
         self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.topics))
         self.offsets = offsets_of(self)
-        self.offsets.start()
         self.transactions = transaction_coordinator_of(self)
+
+    def _start_coordinators(self) -> None:
+        """Start to load the groups and the transactions."""
+        self.groups.start()
+        self.offsets.start()
         self.transactions.start()
 
     async def _close_storage(self) -> None:
@@ -542,6 +570,8 @@ class Broker:
         self._limit_connections(self.configs.config)
         self._listeners = listeners_of(self, self._limits)
         for listener in self.config.resolved_listeners():
+            if self.fence is not None and listener.name != self.config.internal_listener:
+                continue
             tls = self.tls_of(listener.name)
             advertised = await self._listeners.open(listener, tls)
             self.addresses[advertised.name] = (advertised.host, advertised.port)
@@ -576,11 +606,14 @@ class Broker:
         """Check a configuration that a client wants to set. Raises ConfigError."""
         config.connections_max_by_ip()
         self.topics.check_defaults(config.log_defaults)
+        config.check_fence()
         if self._tls is not None:
             await self._tls.check(config)
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties; returns when no part uses the old values."""
+        if bool(config.broker_fenced_by) is not (self.fence is not None):
+            self._restart.set()
         if self._cleaning is not None:
             self._cleaning.configure(config)
         self._limit_connections(config)
@@ -613,11 +646,13 @@ class Broker:
         for directory in self.directories:
             directory.expire_producers_after(config.producer_id_expiration_ms)
 
-    def _start_watching(self) -> None:
-        self._memory_upkeep = MemoryUpkeep(self._held_bytes, self.executors.upkeep)
+    def _start_log_clock(self) -> None:
         self._log_clock = LogClock(
             self.topics.logs, self.clock, duties_of(self), upkeep=self.executors.upkeep
         )
+
+    def _start_watching(self) -> None:
+        self._memory_upkeep = MemoryUpkeep(self._held_bytes, self.executors.upkeep)
         self._watch = DirectoryWatch(
             self.directories,
             metadata_path=self.config.metadata_directory,

@@ -158,10 +158,11 @@ def checkpoint_upkeep_of(broker: Broker, throttle: Throttle | None) -> Checkpoin
         throttle: the cleaner's; None if there is no cleaner, then one with the same limits.
     """
     cleaner = broker.configs.config.cleaner_settings()
+    is_loading = broker.fence is None
     return CheckpointUpkeep(
         [
-            CheckpointedTopic(broker.groups.topic, broker.groups.table.loads),
-            CheckpointedTopic(broker.transactions.topic, broker.transactions.table.loads),
+            CheckpointedTopic(each.topic, each.table.loads if is_loading else None)
+            for each in (broker.groups, broker.transactions)
         ],
         broker.config.compaction_settings(),
         broker.executors.checkpoints,

@@ -48,6 +48,7 @@ from server.security.api_rules import REFUSALS, REQUEST_RULES, Rule
 from server.security.audited_changes import AUDITED
 from server.security.quotas.quota_limits import Client
 from server.security.sasl.session import SessionExpired
+from server.standby.fenced_apis import REFUSED, SERVED
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -191,7 +192,11 @@ class Dispatcher:
         try:
             missing = None if self._broker.authorizer is None else _missing(request, context)
             if missing is not None:
-                return self._unauthorized(request, context, missing)
+                return self._refused(request, context, *REFUSALS[missing.kind])
+            fence = self._broker.fence
+            if fence is not None and request.api.key not in SERVED:
+                code = REFUSED[request.api.key]
+                return self._refused(request, context, code, fence.reason)
             return await self._handler(request.api).handle(request.body, context)
         except CloseConnection:
             raise
@@ -286,13 +291,15 @@ class Dispatcher:
             raise CloseConnection(f"{name} failed") from error
         return refusal
 
-    def _unauthorized(self, request: Request, context: RequestContext, rule: Rule) -> Message:
-        """Returns the answer for a client that lacks a permission.
+    def _refused(
+        self, request: Request, context: RequestContext, code: ErrorCode, text: str
+    ) -> Message:
+        """Returns the answer for a client that lacks a permission, or asks a fenced broker for more than
+        to read.
 
         Raises:
             CloseConnection: the client reads no answer (acks=0).
         """
-        code, text = REFUSALS[rule.kind]
         handler = self._handler(request.api)
         refusal = handler.refuse(request.body, context, code, text)
         if refusal is None:

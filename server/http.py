@@ -27,6 +27,7 @@ from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
 from server.admin.link_routes import LinkRoutes
+from server.admin.refusals import Lasting
 from server.admin.verify_routes import VerifyRoutes
 from server.config.listeners.addresses import HTTP
 from server.coordination.checkpoint_upkeep import checkpoint_facts
@@ -90,12 +91,8 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
-    links = LinkRoutes(lambda: broker.links or f"the broker is not ready: {broker.not_ready}")
-    verify = VerifyRoutes(
-        lambda: (
-            broker.verifications if broker.links else f"the broker is not ready: {broker.not_ready}"
-        )
-    )
+    links = LinkRoutes(lambda: broker.links or why_not(broker))
+    verify = VerifyRoutes(lambda: broker.verifications if broker.links else why_not(broker))
     endpoint = HttpEndpoint(
         Scraper(collector),
         not_ready=lambda: broker.not_ready,
@@ -141,14 +138,21 @@ def compaction_of(broker: Broker) -> Compaction | str:
     """Returns the object that controls the cleaner, or a sentence that says why there is none."""
     if not broker.config.cleans:
         return "the cleaner is off: log.cleaner.enable=false"
-    return broker.compaction or f"the broker is not ready: {broker.not_ready or 'starting'}"
+    return broker.compaction or why_not(broker)
 
 
 def metadata_of(broker: Broker) -> Leading | str:
     """Returns what leads the metadata's log, or a sentence that says why there is none."""
     if not broker.has_storage:
-        return f"the broker is not ready: {broker.not_ready or 'starting'}"
+        return why_not(broker)
     return Leading(broker.node.cluster_id, broker.metadata_log)
+
+
+def why_not(broker: Broker) -> str:
+    """Returns a sentence that says why the broker does not do what a request asks for."""
+    if broker.fence is not None:
+        return Lasting(broker.fence.reason)
+    return f"the broker is not ready: {broker.not_ready or 'starting'}"
 
 
 def our_hosts(broker: Broker) -> frozenset[str]:
@@ -176,6 +180,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
     return BrokerFacts(
         version=release(),
         is_ready=broker.not_ready is None,
+        is_fenced=broker.fence is not None,
         partitions_by_topic={topic.name: len(topic.partitions) for topic in topics},
         partitions_offline=sum(
             log.offline_reason is not None for topic in topics for log in topic.partitions
@@ -187,10 +192,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         + sum(each.offline_reason is not None for each in broker.directories),
         recovery=broker.recovery,
         dead_cleaner_workers=broker.dead_cleaner_workers,
-        coordinator_partitions={
-            each.topic.name: each.table.loads.by_state(each.topic.partitions_count)
-            for each in (broker.groups, broker.transactions)
-        },
+        coordinator_partitions=_coordinator_partitions(broker),
         slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
@@ -210,6 +212,15 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         node_id=broker.node.node_id,
         address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),
     )
+
+
+def _coordinator_partitions(broker: Broker) -> dict[str, dict[str, int]]:
+    if broker.fence is not None:
+        return {}  # It coordinates nothing.
+    return {
+        each.topic.name: each.table.loads.by_state(each.topic.partitions_count)
+        for each in (broker.groups, broker.transactions)
+    }
 
 
 @any_thread

@@ -1,4 +1,8 @@
-"""Runs one broker on its own event loop, until a signal stops it or it cannot continue."""
+"""Runs a broker on its own event loop, until a signal stops it or it cannot continue.
+
+A broker that is fenced, or no longer is, stops in the usual order, which ends everything that writes by
+itself, and another one starts in its place on the same loop.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ import uvloop
 
 from server.broker import Broker
 from server.config.config import BrokerConfig
+from server.config.standby_config import FENCED_BY
 from server.net.listener import ListenError
 from server.runtime.clock import SystemClock
 from server.runtime.release import release
@@ -83,21 +88,27 @@ async def serve(
 
     Args:
         signal: None: one of its own.
-        when_started: called once the broker serves clients.
+        when_started: called once the broker serves clients, also each time that it has started again.
 
     Raises:
         ListenError, StorageError: it cannot start.
     """
     signal = signal or StopSignal()
     with _audit_file(config):
-        broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
-        try:
-            with _no_collections():
-                await broker.start()
-            when_started()
-            await _first_of(signal.wait(), broker.wait_failed())
-        finally:
-            await broker.stop()
+        while True:
+            broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+            try:
+                with _no_collections():
+                    await broker.start()
+                when_started()
+                await _first_of(signal.wait(), broker.wait_failed(), broker.wait_restart())
+            finally:
+                await broker.stop()
+            if signal.is_set or broker.failure is not None:
+                break
+            _log.info("stopped; starting again because %s has changed", FENCED_BY)
+            del broker
+            _free_collected()
     _log.info("stopped")
     return broker.failure
 
@@ -115,6 +126,13 @@ def _no_collections() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _free_collected() -> None:
+    """Free what the broker that has stopped leaves in reference cycles, before its successor is exempted
+    from collections together with everything else in memory."""
+    gc.unfreeze()
+    gc.collect()
 
 
 async def _first_of(*waits: Coroutine[None, None, None]) -> None:

@@ -1,15 +1,21 @@
-"""Carries out `kompakt configs set` and `unset` and prints the result."""
+"""Carries out `kompakt configs set` and `unset` and prints the result.
+
+After a change of some settings (broker.fenced.by) the broker starts again as soon as it has answered;
+the result is read over another connection then.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
 
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
 from cli.base.output import print_json
 from cli.base.topic_facts import BROKER_RESOURCE, refusal
 from cli.configs.show import Json, setting_json, source_text, value_text
@@ -20,6 +26,8 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+RESTART_SECONDS_MAX, RESTART_PAUSE_SECONDS = 10.0, 0.2
 
 
 class Operation(enum.IntEnum):
@@ -51,7 +59,13 @@ async def change_configs(
             await _check_names(client, changes)
         before = await _settings(client, target, names)
         await _alter(client, target, changes, dry_run=dry_run)
-        after = await _settings(client, target, names)
+        after = await _read_back(client, bootstrap, target, names)
+    if after is None:
+        raise CommandFailed(
+            EXIT_UNREACHABLE,
+            f"{target.words}: the broker has made the change and started again; it no longer answers"
+            f" at {bootstrap}",
+        )
     rows = [{"name": name, "before": before.get(name), "now": after.get(name)} for name in names]
     if as_json:
         print_json({"of": target.words, "is_changed": not dry_run, "configs": rows})
@@ -93,6 +107,31 @@ async def _settings(client: BrokerClient, target: Target, names: Sequence[str]) 
     """Returns the settings by name; for all brokers, only those that are set."""
     found = await settings_of(client, target, names)
     return {config.name: setting_json(config) for config in found}
+
+
+async def _read_back(
+    client: BrokerClient, bootstrap: str, target: Target, names: Sequence[str]
+) -> dict[str, Json] | None:
+    """Returns the settings after a change; None if the broker no longer answers at this address."""
+    deadline = time.monotonic() + RESTART_SECONDS_MAX
+    try:
+        return await _settings(client, target, names)
+    except CommandFailed as error:
+        _check_is_away(error)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(RESTART_PAUSE_SECONDS)
+        try:
+            async with connected(bootstrap) as again:
+                return await _settings(again, target, names)
+        except CommandFailed as error:
+            _check_is_away(error)
+    return None
+
+
+def _check_is_away(error: CommandFailed) -> None:
+    """Raise the error unless it says that no broker answers."""
+    if error.exit_code != EXIT_UNREACHABLE:
+        raise error
 
 
 def _change_text(row: Json) -> str:

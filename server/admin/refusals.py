@@ -10,6 +10,12 @@ UNKNOWN_TOPIC = "unknown_topic"
 """The code of a refusal because the topic does not exist."""
 
 
+class Lasting(str):
+    """A sentence that says why a broker does not serve, if that does not end by itself: it is fenced."""
+
+    __slots__ = ()
+
+
 class CompactionRefused(Exception):
     """The request cannot be fulfilled: an HTTP status and one sentence for people."""
 
@@ -30,8 +36,8 @@ def serving(found: T | str) -> T:
         found: a sentence while the broker does not serve.
 
     Raises:
-        CompactionRefused: 503, with that sentence.
+        CompactionRefused: 503, with that sentence; 409 for a lasting one.
     """
     if isinstance(found, str):
-        raise CompactionRefused(503, found)
+        raise CompactionRefused(409 if isinstance(found, Lasting) else 503, found)
     return found

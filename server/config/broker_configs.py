@@ -23,6 +23,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.config.changes import ConfigChange, Operation, overrides_after
 from server.config.config import BrokerConfig, known_properties
 from server.config.listeners.overrides import override_declared
+from server.config.standby_config import FENCED_BY
 from server.metadata.store import Compare, MetadataStore, Put
 from server.topics.defaults import topic_synonyms
 from server.topics.topic import TopicRefused
@@ -34,6 +35,9 @@ _log = logging.getLogger("server.config.broker_configs")
 PREFIX = "/broker_configs/"
 CLUSTER = ""
 """The resource name by which clients set properties for all brokers."""
+KEPT = frozenset({FENCED_BY})
+"""What a request that replaces all properties keeps unless it names it: a tool that sets some other
+property by AlterConfigs must not let a fenced broker serve."""
 
 
 @loop_thread
@@ -127,7 +131,7 @@ class BrokerConfigs:
             return fault
         async with self._lock:
             try:
-                before = {} if replaces else self._set[name]
+                before = self._kept(name) if replaces else self._set[name]
                 altered = overrides_after(before, changes, self.config)
                 config = self._effective(self._set | {name: altered})
                 check_threads(self.config, config)
@@ -142,6 +146,9 @@ class BrokerConfigs:
                 if self._follow is not None:
                     await self._follow(config)
             return None
+
+    def _kept(self, name: str) -> Mapping[str, str]:
+        return {each: text for each, text in self._set[name].items() if each in KEPT}
 
     async def _write(self, name: str, altered: Mapping[str, str]) -> None:
         entry = await self._stores[name].get(_key(name))
@@ -215,6 +222,11 @@ def listener_properties() -> set[str]:
     }
 
 
+def _of_one_broker() -> set[str]:
+    """Returns the names of the properties that may be set for one broker only."""
+    return {each.name for each in properties_of(BrokerConfig).values() if each.of_one_broker}
+
+
 def _is_dynamic(name: str, override: ConfigProperty | None) -> bool:
     return name in dynamic_properties() if override is None else override.dynamic
 
@@ -263,7 +275,7 @@ def _fault_of_names(changes: Sequence[ConfigChange], *, of_cluster: bool) -> Top
             f" prefix: {', '.join(of_listeners)}"
         )
         return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
-    of_broker = [name for name in names if overrides[name] is not None]
+    of_broker = [name for name in names if overrides[name] is not None or name in _of_one_broker()]
     if of_cluster and of_broker:
         text = f"Cannot update these configs at default cluster level: {', '.join(of_broker)}"
         return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)

@@ -13,6 +13,7 @@
     quota_config.py          quotas of clients
     authorization_config.py  whether ACLs are enforced
     connection_config.py     limits on connections
+    standby_config.py        whether another broker has taken over
     config.py                the rest; reading and overriding all of them
 
 `BrokerConfig` joins the parts, so every property is an attribute of it (`config.log_cleaner_threads`).
@@ -60,6 +61,7 @@ from server.config.network_config import NetworkConfig
 from server.config.quota_config import QuotaConfig
 from server.config.replication_config import ReplicationConfig
 from server.config.replog_config import ReplogConfig
+from server.config.standby_config import FENCED_BY, StandbyConfig
 from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
 from server.topics.defaults import log_defaults_from, topic_synonyms
@@ -94,6 +96,7 @@ class BrokerConfig(
     QuotaConfig,
     ConnectionConfig,
     AuthorizationConfig,
+    StandbyConfig,
     TlsConfig,
 ):
     """The broker's configuration at its start, immutable. `server/config/broker_configs.py` overrides
@@ -172,6 +175,7 @@ class BrokerConfig(
         config.resolved_sasl_listeners()
         config.resolved_super_users()
         config.connections_max_by_ip()
+        config.check_fence()
         config.warn_of_strange_listeners()
         if config.metadata_directory not in config.data_directories:
             raise ConfigError(
@@ -230,6 +234,15 @@ class BrokerConfig(
     def internal_listener(self) -> str:
         """The name of the listener on which followers fetch the metadata; empty if none is set."""
         return self.inter_broker_listener_name.upper()
+
+    def check_fence(self) -> None:
+        """Check that a fence can be lifted again. Raises ConfigError."""
+        self.check_fenced_by()
+        if self.broker_fenced_by and not self.internal_listener:
+            raise ConfigError(
+                f"{FENCED_BY}: set inter.broker.listener.name first: it names the only listener that a"
+                " fenced broker opens, and without one nobody could end that"
+            )
 
     def tls_listeners(self) -> tuple[Listener, ...]:
         """Returns the listeners with TLS, the HTTP endpoint among them. Raises ConfigError."""

@@ -2,7 +2,8 @@
 
 A task looks at each partition every `LOOK_SECONDS`. It makes the checkpoints that are due, one at a
 time, in a thread of its own, within the cleaner's I/O budgets. `checkpoints.py` decides when one is due.
-A follower that needs one gets it at once (`newest`), and downloads it (`checkpoint_offers.py`).
+A follower that needs one gets it at once (`newest`), and downloads it (`checkpoint_offers.py`). On a
+fenced broker that is all: no coordinator reads the partitions there, so no checkpoint is due.
 """
 
 from __future__ import annotations
@@ -47,12 +48,18 @@ class CheckpointedTopic:
     """A coordinator's topic with its partitions' loads: only what is served gets checkpoints."""
 
     topic: CoordinatorTopic
-    loads: PartitionLoads
+    loads: PartitionLoads | None
+    """None on a fenced broker, which loads nothing: then a checkpoint is made only for a follower."""
+
+    def error(self, partition: int) -> ErrorCode:
+        """Returns why a follower gets no checkpoint of a partition now; NONE if it gets one."""
+        return ErrorCode.NONE if self.loads is None else self.loads.error(partition)
 
     def logs(self) -> Iterator[PartitionLog]:
         """Yields the logs of the partitions that are served."""
-        for partition in range(self.topic.partitions_count):
-            if self.loads.error(partition) is ErrorCode.NONE:
+        served = 0 if self.loads is None else self.topic.partitions_count
+        for partition in range(served):
+            if self.error(partition) is ErrorCode.NONE:
                 with suppress(StorageError):
                     yield self.topic.log_of(partition)
 
@@ -156,7 +163,7 @@ class CheckpointUpkeep:
         """Returns a coordinator's topic by its name, and the partition's error; None if it is none."""
         for each in self._topics:
             if each.topic.name == name:
-                return each.topic, each.loads.error(partition)
+                return each.topic, each.error(partition)
         return None
 
     async def newest(

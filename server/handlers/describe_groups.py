@@ -40,7 +40,10 @@ def refuse(
     request: DescribeGroupsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
-        groups=lazy_array(lambda group_id: _failed(group_id, error_code, context), request.groups)
+        groups=lazy_array(
+            lambda group_id: _failed(group_id, error_code, context, message=message),
+            request.groups,
+        )
     )
 
 

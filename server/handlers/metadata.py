@@ -86,7 +86,7 @@ async def _find(
     topic = context.broker.topics.get(name)
     if topic is not None:
         return await _describe(topic, request, context)
-    creates = request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
+    creates = request.allow_auto_topic_creation and _creates_topics(context)
     if creates and not may_create(name, context):
         return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     if fault_of_name(name) is not None:
@@ -97,6 +97,11 @@ async def _find(
     if isinstance(created, TopicRefused):
         return _refused(created.error_code, name)
     return await _describe(created, request, context)
+
+
+def _creates_topics(context: RequestContext) -> bool:
+    broker = context.broker
+    return broker.config.auto_create_topics_enable and broker.fence is None
 
 
 async def _find_by_id(

@@ -23,6 +23,11 @@ class StopSignal:
         for number in SIGNALS:
             loop.add_signal_handler(number, self._received, number)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the process must stop."""
+        return self._event.is_set()
+
     async def wait(self) -> None:
         await self._event.wait()
 

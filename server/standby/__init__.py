@@ -1,1 +1,1 @@
-"""Standbys: the copies of a broker's logs that can take over, and the promotion that lets them."""
+"""Brokers that take over from each other: copies, promotion, and what a fenced broker still answers."""

@@ -20,10 +20,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from server.config.standby_config import FENCED_BY
 from server.metadata.store import Delete, Entry, Put
 from server.replication.link_spec import STANDBY_LINK
 from server.runtime.executors import Executor
-from server.standby.takeover import FENCED_BY
 from server.topics.keys import PLACED, TOPICS, topic_value
 from server.topics.mirrors import COMPACTION, LINK, SOURCE_ID
 from server.topics.start import ClusterTopic, read_topics

@@ -20,11 +20,10 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
+from server.config.standby_config import FENCED_BY
 from server.replication.requests import LATEST, offsets_answer, offsets_request
 from storage.formats.topic_partition import TopicPartition
 
-FENCED_BY = "broker.fenced.by"
-"""The property that says which broker has taken over."""
 BROKER = 4
 """The resource type of a broker."""
 SET = 0

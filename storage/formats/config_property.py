@@ -118,6 +118,8 @@ class ConfigProperty:
     """The broker-wide properties that it falls back to, the strongest first."""
     doc: str
     by_listener: ByListener = ByListener.NO
+    of_one_broker: bool = False
+    """Whether it may be set, while the broker runs, for one broker only and not for all."""
 
     @property
     def is_sensitive(self) -> bool:
@@ -214,6 +216,7 @@ def prop(
     internal: bool = False,
     synonyms: tuple[Synonym, ...] = (),
     by_listener: ByListener = ByListener.NO,
+    of_one_broker: bool = False,
 ) -> Any:
     """Declare a dataclass field that is a configuration property; its annotation gives the type."""
     declared = ConfigProperty(
@@ -229,6 +232,7 @@ def prop(
         synonyms=synonyms,
         doc=doc,
         by_listener=by_listener,
+        of_one_broker=of_one_broker,
     )
     # A password does not show in the text of a configuration.
     is_shown = type_ is not PropertyType.PASSWORD

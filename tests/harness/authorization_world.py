@@ -127,10 +127,14 @@ class World:
             await self.admin.call(produce_request(TOPIC, batch_of(1)), 9, ProduceResponse)
         return scene
 
-    async def open_transaction(self, transactional_id: str) -> tuple[int, int]:
+    async def open_transaction(
+        self, transactional_id: str, *, timeout_ms: int = 60_000
+    ) -> tuple[int, int]:
         """Begin a transaction with the topic. Returns its producer."""
         producer = await self.admin.call(
-            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
+            InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+            ),
             4,
             InitProducerIdResponse,
         )

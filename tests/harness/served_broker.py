@@ -31,7 +31,7 @@ from protocol.wire.primitives import ZERO_UUID
 from protocol.wire.schema import Message
 from server.broker import Broker
 from server.config.config import BrokerConfig
-from server.runtime.clock import SystemClock
+from server.runtime.clock import Clock, SystemClock
 from server.topics.topic import Topic
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
@@ -51,6 +51,7 @@ class ServedBroker:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        """Another one after `restarted`."""
         self._clients: list[RawClient] = []
 
     async def connect(self, listener: str = "PLAINTEXT", *, limit: int = 1 << 26) -> RawClient:
@@ -58,6 +59,19 @@ class ServedBroker:
         client = await RawClient.connect(*self.broker.addresses[listener], limit=limit)
         self._clients.append(client)
         return client
+
+    async def restarted(self, clock: Clock | None = None) -> None:
+        """Wait until the broker wants to be started again, and do that as its process would.
+
+        Args:
+            clock: that of the new broker; by default the one of the old broker.
+        """
+        async with asyncio.timeout(60):
+            await self.broker.wait_restart()
+        await self.broker.stop()
+        old = self.broker
+        self.broker = Broker(old.config, files=old.files, clock=clock or old.clock)
+        await self.broker.start()
 
     async def call(self, request: Message, version: int, response_type: type[M]) -> M:
         """Send one request on a new connection."""

@@ -30,6 +30,7 @@ from server.config.rows import ResourceType
 from server.handlers.shared.config_permissions import config_refusal
 from server.request_context import RequestContext
 from server.security.acls import Operation
+from server.standby.fenced_apis import OF_CONTROLLERS
 from server.topics.mirrors import OWN, refusal_of_change, with_local
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
@@ -105,6 +106,8 @@ async def _alter(
     )
     if refusal is not None:
         return refusal
+    if (fence := context.broker.fence) is not None and not _is_this_broker(resource, context):
+        return TopicRefused(error_code=OF_CONTROLLERS, message=fence.reason)
     alter = ALTER.get(resource.resource_type)
     known = _known_properties(resource, context)
     found = await examined(changes, known, context.pace)
@@ -113,6 +116,12 @@ async def _alter(
     if alter is None or (alteration.replaces and alter is _alter_loggers):
         return _refused(f"Unsupported resource type: {resource.resource_type}")
     return await alter(resource.resource_name, found, alteration, context)
+
+
+def _is_this_broker(resource: AskedResource, context: RequestContext) -> bool:
+    """Returns whether a resource is what a fenced broker lets clients change: its own properties."""
+    is_broker = resource.resource_type == ResourceType.BROKER
+    return is_broker and resource.resource_name == str(context.broker.node.node_id)
 
 
 def _known_properties(resource: AskedResource, context: RequestContext) -> Container[str] | None:

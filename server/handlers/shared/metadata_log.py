@@ -184,11 +184,14 @@ class ParkedFollower:
 
 
 def leader(context: RequestContext) -> LeaderIdAndEpoch:
-    """Returns the leader of the metadata's log: this broker, in its present term."""
+    """Returns the leader of the metadata's log: this broker, in its present term.
+
+    A fenced broker names no leader, in the term in which it would lead. All that it has acknowledged is
+    in its logs, whose ends do not change any more.
+    """
     broker = context.broker
-    return LeaderIdAndEpoch(
-        leader_id=broker.node.controller_id, leader_epoch=broker.metadata_log.term
-    )
+    leader_id = broker.node.controller_id if broker.fence is None else NO_NODE
+    return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=broker.metadata_log.term)
 
 
 async def _partition_data(answer: Answer, context: RequestContext) -> PartitionData:

@@ -22,6 +22,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.config.broker_configs import CLUSTER, PREFIX, BrokerConfigs, dynamic_properties
 from server.config.changes import ConfigChange, Operation
 from server.config.config import BrokerConfig
+from server.config.standby_config import FENCED_BY
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import Put
 from server.topics.topic import TopicRefused
@@ -133,6 +134,17 @@ async def test_a_replacement_removes_settings_that_it_does_not_name(home: Home) 
     assert rate_of(configs) == 1000
 
 
+async def test_a_replacement_keeps_the_fence_unless_it_names_it(home: Home) -> None:
+    configs = await home.start()
+    await alter(configs, NODE, (FENCED_BY, "broker-b"), (RATE, "5000"))
+
+    await alter(configs, NODE, ("log.cleaner.backoff.ms", "8"), replaces=True)
+
+    assert configs.own == {"log.cleaner.backoff.ms": "8", FENCED_BY: "broker-b"}
+    await alter(configs, NODE, (FENCED_BY, ""), replaces=True)
+    assert configs.config.broker_fenced_by == ""
+
+
 @pytest.mark.parametrize(
     ("name", "change", "code", "text"),
     [
@@ -154,6 +166,13 @@ async def test_a_replacement_removes_settings_that_it_does_not_name(home: Home) 
             NODE, (RATE, "fast"), ErrorCode.INVALID_REQUEST, "Not a number", id="no_number"
         ),
         pytest.param("7", (RATE, "9"), ErrorCode.INVALID_REQUEST, "expected 1", id="other_broker"),
+        pytest.param(
+            CLUSTER,
+            (FENCED_BY, "b"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level: broker.fenced.by",
+            id="of_one_broker",
+        ),
     ],
 )
 async def test_an_invalid_setting_is_refused_and_changes_nothing(
@@ -196,6 +215,8 @@ def another(now: Value, declared: ConfigProperty) -> str | None:
         return "10.0.0.7:500"
     if declared.name == "log.cleaner.hold.groups":
         return "billing"
+    if declared.name == FENCED_BY:
+        return "broker-b"
     return next(choice for choice in declared.choices if choice != declared.format(now))
 
 
@@ -210,8 +231,9 @@ def watched(config: BrokerConfig) -> tuple[object, ...]:
         config.cleaner_settings(),
         config.log_cleaner_latency_guard_enable,
         config.log_cleaner_disk_pressure_free_bytes,
-        # After a restart.
+        # After a restart; of the second one, the broker starts again by itself.
         config.num_recovery_threads_per_data_dir,
+        config.broker_fenced_by,
     )
 
 
