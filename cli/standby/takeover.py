@@ -70,7 +70,7 @@ class Takeover:
                 raise TakeoverRefused("the standby is being promoted already", [])
             if not self._whole.is_following:
                 raise TakeoverRefused("the standby is still starting: try again", [])
-            missing = self._missing_before()
+            missing = self._missing(waits=True)
             if missing and not is_forced:
                 raise TakeoverRefused(
                     "the standby lacks records of its source, or may lack some; --force promotes it"
@@ -83,9 +83,13 @@ class Takeover:
             self._progress.enter(State.PROMOTING)
             return promotion
 
-    def _missing_before(self) -> list[str]:
-        """Returns what the standby lacks as far as it knows, before it asks the source."""
-        progress, missing = self._progress, self._whole.missing()
+    def _missing(self, *, waits: bool) -> list[str]:
+        """Returns what the standby lacks as far as it knows, without asking the source.
+
+        Args:
+            waits: whether the last records will be waited for.
+        """
+        progress, missing = self._progress, self._whole.missing(waits=waits)
         if progress.state is not State.CURRENT:
             missing.append(
                 f"metadata: it is {progress.state}, so topics and settings may be missing"
@@ -105,7 +109,7 @@ class Takeover:
         except ClientFailed as error:
             text = f"the source does not answer ({error}), so what was written last may be missing"
             if is_forced:
-                return [*self._missing_before(), f"unknown: {text}"]
+                return [*self._missing(waits=False), f"unknown: {text}"]
             raise TakeoverRefused(f"{text}; --force promotes without it", []) from error
         missing = await self._until_copied(ends, until_s)
         if missing and not is_forced:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from cli.base.command_end import EXIT_FAILED, CommandFailed
-from cli.standby.mirrors import MirrorsFacts
+from cli.standby.mirrors import LAG_OFFSETS_MAX, MirrorsFacts
 from cli.standby.progress import Progress, State
 from protocol.wire.numbers import Offset
 from server.broker import Broker
@@ -115,11 +115,16 @@ class WholeBroker:
             reason=links.reason_of(self._link.name),
         )
 
-    def missing(self) -> list[str]:
-        """Returns what the mirrors lack of the source, or may lack, as far as they know."""
+    def missing(self, *, waits: bool) -> list[str]:
+        """Returns what the mirrors lack of the source, or may lack, as far as they know.
+
+        Args:
+            waits: whether the last records will be waited for, once the source is fenced.
+        """
         assert self._broker is not None
         reason = self._broker.replication.reason_of(self._link.name)
-        return missing_at_promotion(self._mirrors(), reason)
+        lag_max = LAG_OFFSETS_MAX if waits else 0
+        return missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
 
     def ends(self) -> dict[TopicPartition, Offset]:
         """Returns where the mirrors end, durably."""

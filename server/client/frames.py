@@ -35,8 +35,15 @@ class Frames(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------- for the client
 
     def send(self, frame: bytes) -> None:
-        """Send bytes. One request at a time waits for its answer, so no more than that is buffered."""
+        """Send bytes. One request at a time waits for its answer, so no more than that is buffered.
+
+        Raises:
+            EOFError, OSError: the connection has ended.
+        """
         assert self._transport is not None
+        # uvloop's transports raise RuntimeError if they are closed.
+        if self._end is not None or self._transport.is_closing():
+            raise self._end or ConnectionResetError("the connection is closed")
         self._transport.write(frame)
 
     async def receive(self) -> memoryview:

@@ -129,6 +129,10 @@ def _response(
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
+        # Clients then look for the broker that has taken over at their bootstrap addresses (KIP-1102).
+        error_code=ErrorCode.NONE
+        if context.broker.fence is None
+        else ErrorCode.REBOOTSTRAP_REQUIRED,
         cluster_authorized_operations=context.operations_on_cluster(
             is_asked=request.include_cluster_authorized_operations
         ),

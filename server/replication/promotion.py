@@ -9,16 +9,19 @@ from server.replication.mirror import MirrorFacts
 from server.replication.state_table import MirrorState
 
 
-def missing_at_promotion(facts: Iterable[MirrorFacts], link_reason: str) -> list[str]:
+def missing_at_promotion(
+    facts: Iterable[MirrorFacts], link_reason: str, *, lag_max: int = 0
+) -> list[str]:
     """Returns a sentence for each partition that lacks records of the source, or may lack some.
 
     Args:
         link_reason: why the source does not answer; empty if it does.
+        lag_max: how many offsets a partition may be behind, because they are waited for.
     """
-    return [text for each in facts if (text := _missing(each, link_reason))]
+    return [text for each in facts if (text := _missing(each, link_reason, lag_max))]
 
 
-def _missing(facts: MirrorFacts, link_reason: str) -> str:
+def _missing(facts: MirrorFacts, link_reason: str, lag_max: int) -> str:
     if facts.resync is not None:
         return (
             f"{facts.partition}: a resync is under way: this log may have deleted keys, and the new copy"
@@ -26,7 +29,7 @@ def _missing(facts: MirrorFacts, link_reason: str) -> str:
         )
     if facts.source_end < 0:
         return f"{facts.partition}: the source was never asked where its log ends"
-    if facts.lag:
+    if facts.lag > lag_max:
         return (
             f"{facts.partition}: {count_text(facts.lag, 'offset')} behind: this log ends at {facts.end},"
             f" the source's at {facts.source_end}"

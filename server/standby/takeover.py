@@ -55,12 +55,15 @@ async def fence(client: BrokerClient, standby: str) -> None:
 
 
 async def final_ends(client: BrokerClient) -> Mapping[TopicPartition, Offset]:
-    """Returns where each log of the source ends.
+    """Returns where each log of a fenced source ends.
 
     Raises:
-        ClientFailed: it cannot be reached, or does not say so for some partition.
+        ClientFailed: it cannot be reached, is not fenced yet, or does not say so for some partition.
     """
     metadata = await _metadata(client, topics=None)
+    if metadata.error_code != ErrorCode.REBOOTSTRAP_REQUIRED:
+        # It has not yet stopped to serve as before, so its ends may still move.
+        raise ClientFailed("the source is not fenced yet")
     partitions = [
         TopicPartition(topic.name, each.partition_index)
         for topic in metadata.topics
