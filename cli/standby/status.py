@@ -63,6 +63,17 @@ def _coordinator_lines(found: Json) -> Iterator[str]:
         yield from _verification_lines(_verified(found))
 
 
+def _mirrors_line(mirrors: Json) -> str:
+    """Returns how far the mirrors of all other topics are."""
+    states = ", ".join(f"{count} {state}" for state, count in sorted(mirrors["by_state"].items()))
+    reason = f"; {mirrors['reason']}" if mirrors["reason"] else ""
+    return (
+        f"topics      {count_text(mirrors['partitions'], 'partition')}"
+        + (f": {states}" if states else "")
+        + f", lag {count_text(mirrors['lag'], 'offset')}{reason}"
+    )
+
+
 def _verification_lines(partitions: list[Json]) -> Iterator[str]:
     for each in partitions:
         if each["is_equal"] is None:
@@ -107,6 +118,8 @@ def _lines(found: Json) -> Iterator[str]:
     if download is not None:
         yield f"download    {_download_text(download)}"
     yield from _coordinator_lines(found)
+    if found["mirrors"] is not None:
+        yield _mirrors_line(found["mirrors"])
     advice = _advice(found["state"])
     if advice:
         yield f"to do       {advice}"
@@ -120,6 +133,10 @@ def _advice(state: str) -> str:
             return "remove the reason above; the standby tries again by itself"
         case State.INSTALLING | State.CATCHING_UP:
             return "wait: it has not everything yet"
+        case State.PROMOTING:
+            return "wait: it starts as a broker"
+        case State.PROMOTED:
+            return "nothing: it is a broker now, and its next start is kompakt serve"
         case _:
             return "wait until it has reached its leader"
 
