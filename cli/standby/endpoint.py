@@ -3,7 +3,8 @@
 GET /v1/standby          200, what `kompakt standby status` prints
 POST /v1/standby/promotion
                          200 with the report once the standby serves clients as a broker; 409 with what
-                         is missing. The body may be {"force": true, "wait_seconds": 60}
+                         is missing; 403 unless it comes from this machine. The body may be
+                         {"force": true, "wait_seconds": 60}
 POST /v1/standby/verification
                          200, after a comparison of the coordinators' copies with the leader's, a
                          partition at a time; 502 if the leader cannot be reached
@@ -16,6 +17,7 @@ GET /health/ready        200 while it has all that the leader had a moment ago, 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Iterator
 
@@ -107,6 +109,9 @@ async def open_endpoint(
             return web.json_response({"error": str(error)}, status=502)
 
     async def promotion(request: web.Request) -> web.Response:
+        if not _is_local(request):
+            reason = "a standby is promoted from its own machine only"
+            return web.json_response({"error": reason, "missing": []}, status=403)
         return await promotions.answer(await request.read())
 
     loop = asyncio.get_running_loop()
@@ -133,6 +138,14 @@ async def open_endpoint(
             EXIT_FAILED, f"cannot listen on {address}: {reason} (--http)"
         ) from error
     return endpoint
+
+
+def _is_local(request: web.Request) -> bool:
+    """Returns whether a request comes from this machine: the endpoint has no logins."""
+    try:
+        return ipaddress.ip_address(request.remote or "").is_loopback
+    except ValueError:
+        return False
 
 
 class StandbyCollector:

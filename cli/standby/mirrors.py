@@ -31,3 +31,7 @@ class MirrorsFacts:
         if others:
             return ", ".join(f"{count} {state}" for state, count in sorted(others.items()))
         return f"{count_text(self.lag, 'offset')} behind" if self.lag > LAG_OFFSETS_MAX else None
+
+
+STARTING = MirrorsFacts(partitions=0, by_state={}, lag=0, reason="its broker is starting")
+"""Before the broker of the standby has started."""

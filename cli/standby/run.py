@@ -25,6 +25,7 @@ from cli.standby.directory import StandbyDirectory, check_whole, leader_name, op
 from cli.standby.endpoint import Promotions, open_endpoint
 from cli.standby.following import Following
 from cli.standby.metadata_copy import MetadataCopy
+from cli.standby.mirrors import STARTING
 from cli.standby.progress import Progress, State
 from cli.standby.takeover import Takeover
 from cli.standby.whole_broker import WholeBroker, standby_link
@@ -192,6 +193,7 @@ class Standby:
         promotions = Promotions(takeover)
         work: list[Coroutine[Any, Any, Any]] = [following.run(), coordinators.run()]
         if whole is not None:
+            progress.mirrors_answered(STARTING)
             work.append(whole.run())
         promotion = None
         try:

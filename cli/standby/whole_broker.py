@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from cli.base.command_end import EXIT_FAILED, CommandFailed
-from cli.standby.mirrors import LAG_OFFSETS_MAX, MirrorsFacts
+from cli.standby.mirrors import LAG_OFFSETS_MAX, STARTING, MirrorsFacts
 from cli.standby.progress import Progress, State
 from protocol.wire.numbers import Offset
 from server.broker import Broker
@@ -34,6 +34,7 @@ from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
 from storage.formats.topic_partition import TopicPartition
 
+NOT_ASKED = "the source was not asked for its topics yet"
 LOOK_SECONDS = 1.0
 """The time between two looks for topics that the source has deleted."""
 
@@ -104,15 +105,18 @@ class WholeBroker:
 
     def facts(self) -> MirrorsFacts:
         """Returns how far the mirrors are."""
-        links = None if self._broker is None else self._broker.links
-        totals = None if links is None else links.facts().get(self._link.name)
+        links, name = None if self._broker is None else self._broker.links, self._link.name
+        totals = None if links is None else links.facts().get(name)
         if links is None or totals is None:
-            return MirrorsFacts(partitions=0, by_state={}, lag=0, reason="its broker is starting")
+            return STARTING
+        reason = links.reason_of(name)
+        if not links.has_followed(name):
+            reason = reason or NOT_ASKED
         return MirrorsFacts(
             partitions=sum(totals.partitions_by_state.values()),
             by_state=dict(totals.partitions_by_state),
             lag=sum(totals.lag_offsets.values()),
-            reason=links.reason_of(self._link.name),
+            reason=reason,
         )
 
     def missing(self, *, waits: bool) -> list[str]:
@@ -122,7 +126,10 @@ class WholeBroker:
             waits: whether the last records will be waited for, once the source is fenced.
         """
         assert self._broker is not None
-        reason = self._broker.replication.reason_of(self._link.name)
+        links, name = self._broker.replication, self._link.name
+        reason = links.reason_of(name)
+        if not links.has_followed(name):
+            return [f"all topics: {reason or NOT_ASKED}"]
         lag_max = LAG_OFFSETS_MAX if waits else 0
         return missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
 

@@ -198,6 +198,11 @@ class Link:
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each].facts() for each in in_order]
 
+    @property
+    def has_followed(self) -> bool:
+        """Whether the source has said since the start which topics it has."""
+        return bool(self._found.brokers)
+
     def acl_facts(self) -> AclFacts:
         """Returns what people see of the ACLs that go along."""
         return self._acls.facts()

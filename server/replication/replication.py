@@ -300,6 +300,11 @@ class Replication:
         link = self._links.get(name)
         return self._broken.get(name, "there is none") if link is None else link.reason
 
+    def has_followed(self, name: str) -> bool:
+        """Returns whether the source of a link has said since the start which topics it has."""
+        link = self._links.get(name)
+        return link is not None and link.has_followed
+
     def mirror_facts(self, name: str) -> list[MirrorFacts]:
         """Returns the state of each partition of a link that runs."""
         link = self._links.get(name)

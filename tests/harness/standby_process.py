@@ -199,7 +199,7 @@ class WholeStandby(StandbyProcess):
 
     def promote(self, *, force: bool = False, wait_seconds: float = 60.0) -> tuple[int, Json]:
         """Ask it to take over, once it answers. Returns the HTTP status and the answer."""
-        self.wait_until(lambda it: it["mirrors"] is not None)
+        self.wait_until(lambda it: "starting" not in it["mirrors"]["reason"])
         connection = http.client.HTTPConnection(self.address, timeout=CURRENT_SECONDS_MAX)
         body = json.dumps({"force": force, "wait_seconds": wait_seconds})
         try:
