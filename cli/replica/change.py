@@ -144,6 +144,24 @@ async def promote_mirror(url: str, topic: str, *, is_forced: bool, as_json: bool
     return 0
 
 
+async def fail_over(url: str, name: str, *, as_json: bool) -> int:
+    """Promote all mirrors of a link without its source, and list what they lack. Returns the exit code."""
+    async with connected(url, root=ROOT) as client:
+        link = await client.call("GET", link_path(name))
+        topics = sorted({each["topic"] for each in link["partitions"]})
+        done = {}
+        for topic in topics:
+            path = f"/mirrors/{quote(topic, safe='')}/promote"
+            done[topic] = await client.call("POST", path, {"force": "true"})
+            if not as_json:
+                _print_promoted(topic, done[topic])
+    if as_json:
+        print_json({"topics": done})
+    elif not topics:
+        typer.echo(f"link {name} has no mirrors")
+    return 0
+
+
 def _print_promoted(topic: str, done: Json) -> None:
     missing = done["missing"]
     typer.echo(f"{topic} is an ordinary topic now{'; it lacks:' if missing else ''}")

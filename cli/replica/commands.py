@@ -261,6 +261,18 @@ def promote(
 
 @app.command()
 @with_access
+def failover(name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Promote all mirrors of a link, because its source is gone, and list what they lack.
+
+    What the source has acknowledged and not sent is not here.
+    """
+    from cli.replica.change import fail_over
+
+    run(lambda: fail_over(url, name, as_json=as_json))
+
+
+@app.command()
+@with_access
 def delete(name: Name, url: Url = DEFAULT_URL) -> None:
     """Delete a link without mirrors: promote them first."""
     from cli.replica.change import delete_link
