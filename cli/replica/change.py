@@ -145,7 +145,7 @@ async def promote_mirror(url: str, topic: str, *, is_forced: bool, as_json: bool
 
 
 async def fail_over(url: str, name: str, *, as_json: bool) -> int:
-    """Promote all mirrors of a link without its source, and list what they lack. Returns the exit code."""
+    """Promote all mirrors of a link without its source. Returns the exit code."""
     async with connected(url, root=ROOT) as client:
         link = await client.call("GET", link_path(name))
         topics = sorted({each["topic"] for each in link["partitions"]})
