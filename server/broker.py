@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from server.construction import (
     listeners_of,
     logins_of,
     offsets_of,
+    peers_of,
     topics_of,
     transaction_coordinator_of,
 )
@@ -72,7 +74,8 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
-from server.standby.fence import Fence, fence_of
+from server.standby.fence import Fence, Waiting, fence_at_start
+from server.standby.peer_answers import Peer
 from server.standby.promoted_start import PromotedStart
 from server.standby.rejoin import RejoinedStart
 from server.standby.taking_over import taking_over
@@ -97,10 +100,12 @@ if TYPE_CHECKING:
     from server.replication.verify.verifications import Verifications
     from server.security.tls_listener import TlsListener
     from server.security.tls_listeners import TlsListeners
+    from server.standby.peer_wait import PeerWait
+    from server.standby.peers import Peers
 
 _log = logging.getLogger("server.broker")
 
-STARTING = "starting"
+STARTING, STOPPING = "starting", "stopping"
 QUIET_IDLE_SHARE = 0.8
 """The share of the last minute in which the loop of a quiet broker was idle."""
 DECODED_BYTES_MAX = 512 << 20
@@ -128,6 +133,8 @@ class Broker:
         "_loop_watch",
         "_memory_upkeep",
         "_pauses",
+        "_peer_wait",
+        "_peers",
         "_promoted",
         "_rejoined",
         "_restart",
@@ -270,8 +277,10 @@ class Broker:
         """The promotion that this start completes."""
         self._rejoined: RejoinedStart | None = None
         """The way of a primary's directory to a standby's, which this start completes."""
-        self.fence: Fence | None = None
+        self.fence: Fence | Waiting | None = None
         """Why this broker serves only what reads; None if it serves all. Constant with storage."""
+        self._peers: Peers | None = None
+        self._peer_wait: PeerWait | None = None
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -294,6 +303,12 @@ class Broker:
         self.addresses: dict[str, tuple[str, int]] = {}
         """The advertised host and port of each open listener, by its name."""
         self.http_port: int | None = None
+
+    @property
+    @any_thread
+    def is_fenced(self) -> bool:
+        """Whether another broker has taken over."""
+        return self.fence is not None and bool(self.fence.by)
 
     @property
     def not_ready(self) -> str | None:
@@ -368,6 +383,7 @@ class Broker:
             await self._start_links()
             self._start_log_clock()
         self._start_watching()
+        self._wait_for_peers()
         self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
@@ -381,7 +397,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Drain, make everything durable and release all resources; also after a failed start."""
-        self._state = "stopping"
+        self._state = STOPPING
         if self.has_storage:
             # Before the listeners drain, so that no connection waits for an answer from these.
             self.topics.interrupt()
@@ -395,6 +411,7 @@ class Broker:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
         for part in (
             self._tls,
+            self._peer_wait,
             self._watch,
             self._log_clock,
             self._memory_upkeep,
@@ -420,7 +437,9 @@ class Broker:
         await self._begin_promoted()
         await self._open_directories()
         await self._open_certificates()
+        self._peers = await peers_of(self)
         await self._open_topics()
+        await self._decide_whether_to_serve()
         self._make_coordinators()
         if self.fence is None:
             self._start_coordinators()
@@ -471,7 +490,6 @@ class Broker:
         store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
         await self.configs.open()
-        await self._look_for_fence(self._stores.node)
         self.features = Features(store)
         await self.features.open()
         self._expire_producers(self.configs.config)
@@ -486,11 +504,33 @@ class Broker:
             self.authorizer, self.acls = opened_acls
         self.has_acls = True
 
-    async def _look_for_fence(self, node_store: EmbeddedMetadataStore) -> None:
-        config = self.configs.config
-        self.fence = await fence_of(config.broker_fenced_by, node_store, self.clock.now_ms)
+    async def _decide_whether_to_serve(self) -> None:
+        """Look for a fence, and for a peer that was promoted meanwhile.
+
+        Just before anything writes and clients are let in, so that no recovery passes in between. A
+        standby serves no clients, and one that is being promoted has decided before.
+        """
+        assert self._stores is not None
+        if self._standby is not None or self._promoted is not None:
+            return
+        self.fence = await fence_at_start(
+            self.configs, self._stores.node, self._peers, now_ms=self.clock.now_ms
+        )
         if self.fence is not None:
-            _log.warning("%s", self.fence.described(config.internal_listener))
+            _log.warning("%s", self.fence.described(self.config.internal_listener))
+
+    def _wait_for_peers(self) -> None:
+        if self._peers is not None and isinstance(self.fence, Waiting):
+            from server.standby.peer_wait import PeerWait
+
+            self._peer_wait = PeerWait(
+                self._peers.ask, lost=self._follow_lost_peers, answered=self._restart.set
+            )
+
+    def _follow_lost_peers(self, peers: Sequence[Peer]) -> None:
+        self.fence = Waiting(peers)
+        if self._state != STOPPING:
+            self._state = self.fence.reason
 
     def metadata_facts(self) -> dict[str, CompactionFacts]:
         """Returns what metrics show about each metadata log. Only once the broker has its storage."""
@@ -612,7 +652,7 @@ class Broker:
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties; returns when no part uses the old values."""
-        if bool(config.broker_fenced_by) is not (self.fence is not None):
+        if self.has_storage and bool(config.broker_fenced_by) is not self.is_fenced:
             self._restart.set()
         if self._cleaning is not None:
             self._cleaning.configure(config)

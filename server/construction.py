@@ -14,7 +14,7 @@ from server.dispatch import Dispatcher
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
 from server.net.limits import ConnectionLimits
-from server.net.listener import Listeners, SocketOptions
+from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.shared import Shared
 from server.security.sasl.logins import Logins
 from server.topics.stores import MetadataStores
@@ -24,6 +24,7 @@ from storage.log.sync_rounds import SyncRounds
 
 if TYPE_CHECKING:
     from server.broker import Broker
+    from server.standby.peers import Peers
 
 
 def logins_of(broker: Broker) -> Logins:
@@ -34,6 +35,27 @@ def logins_of(broker: Broker) -> Logins:
         broker.executors,
         broker.clock,
         failure_delay_ms=broker.config.connection_failed_authentication_delay_ms,
+    )
+
+
+async def peers_of(broker: Broker) -> Peers | None:
+    """Returns the brokers that may have taken over; None if there are none. Raises ListenError."""
+    config = broker.config
+    if not config.standby_peers:
+        return None
+    # Imported here: a broker without peers starts without a client.
+    from server.client.errors import Misconfigured
+    from server.standby.peers import Peers, access_to_peers
+
+    try:
+        access = await broker.executors.upkeep.run(access_to_peers, config.standby_peers_config)
+    except Misconfigured as error:
+        raise ListenError(f"standby.peers.config: {error}") from error
+    return Peers(
+        addresses=config.standby_peers,
+        access=access,
+        cluster_id=broker.node.cluster_id,
+        own_term=broker.metadata_log.term,
     )
 
 

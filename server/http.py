@@ -150,7 +150,7 @@ def metadata_of(broker: Broker) -> Leading | str:
 
 def why_not(broker: Broker) -> str:
     """Returns a sentence that says why the broker does not do what a request asks for."""
-    if broker.fence is not None:
+    if broker.fence is not None and broker.is_fenced:
         return Lasting(broker.fence.reason)
     return f"the broker is not ready: {broker.not_ready or 'starting'}"
 
@@ -180,7 +180,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
     return BrokerFacts(
         version=release(),
         is_ready=broker.not_ready is None,
-        is_fenced=broker.fence is not None,
+        is_fenced=broker.is_fenced,
         partitions_by_topic={topic.name: len(topic.partitions) for topic in topics},
         partitions_offline=sum(
             log.offline_reason is not None for topic in topics for log in topic.partitions

@@ -147,6 +147,10 @@ class BrokerConfigs:
                     await self._follow(config)
             return None
 
+    async def alter_own(self, changes: Sequence[ConfigChange]) -> TopicRefused | None:
+        """Change the settings of this broker, as `alter` does."""
+        return await self.alter(str(self._node_id), changes, replaces=False, validate_only=False)
+
     def _kept(self, name: str) -> Mapping[str, str]:
         return {each: text for each, text in self._set[name].items() if each in KEPT}
 

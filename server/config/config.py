@@ -13,7 +13,7 @@
     quota_config.py          quotas of clients
     authorization_config.py  whether ACLs are enforced
     connection_config.py     limits on connections
-    standby_config.py        whether another broker has taken over
+    standby_config.py        whether another broker has taken over, and which ones to ask
     config.py                the rest; reading and overriding all of them
 
 `BrokerConfig` joins the parts, so every property is an attribute of it (`config.log_cleaner_threads`).
@@ -236,11 +236,15 @@ class BrokerConfig(
         return self.inter_broker_listener_name.upper()
 
     def check_fence(self) -> None:
-        """Check that a fence can be lifted again. Raises ConfigError."""
+        """Check the peers, and that a fence can be lifted again. Raises ConfigError."""
         self.check_fenced_by()
-        if self.broker_fenced_by and not self.internal_listener:
+        self.check_peers()
+        given = (
+            FENCED_BY if self.broker_fenced_by else "standby.peers" if self.standby_peers else ""
+        )
+        if given and not self.internal_listener:
             raise ConfigError(
-                f"{FENCED_BY}: set inter.broker.listener.name first: it names the only listener that a"
+                f"{given}: set inter.broker.listener.name first: it names the only listener that a"
                 " fenced broker opens, and without one nobody could end that"
             )
 

@@ -190,7 +190,7 @@ def leader(context: RequestContext) -> LeaderIdAndEpoch:
     in its logs, whose ends do not change any more.
     """
     broker = context.broker
-    leader_id = broker.node.controller_id if broker.fence is None else NO_NODE
+    leader_id = NO_NODE if broker.is_fenced else broker.node.controller_id
     return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=broker.metadata_log.term)
 
 

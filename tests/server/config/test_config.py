@@ -138,6 +138,14 @@ def test_each_property_is_declared_once_by_one_part() -> None:
         ("advertised.listeners", "PLAINTEXT://h:0", "clients cannot connect to port 0"),
         ("http.listener", "9644", "http.listener: 9644 is not host:port"),
         ("metadata.log.dir", "/elsewhere", "metadata.log.dir: /elsewhere is not one of log.dirs"),
+        ("standby.peers", "b", "standby.peers: b is not host:port"),
+        ("standby.peers", "b:0", "standby.peers: b:0 is not host:port"),
+        ("standby.peers", "b:70000", "standby.peers: b:70000 is not host:port"),
+        ("standby.peers", "http://b:1", "standby.peers: http://b:1 is not host:port"),
+        ("standby.peers", "b:1", "standby.peers: set inter.broker.listener.name first"),
+        ("standby.on.lost.peer", "hope", "String must be one of: serve, wait"),
+        ("broker.fenced.by", "b", "broker.fenced.by: set inter.broker.listener.name first"),
+        ("broker.fenced.by", "x" * 301, "a name has at most 300 characters"),
         ("cluster.id", "", None),
     ],
 )
@@ -150,6 +158,13 @@ def test_a_bad_value_is_reported_in_one_line(name: str, text: str, message: str 
 
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("peers", ["b:9095", "10.0.0.2:9095,[fe80::1%eth0]:9095", ""])
+def test_peers_are_addresses(peers: str) -> None:
+    found = config(standby_peers=peers, inter_broker_listener_name="PLAINTEXT").standby_peers
+
+    assert ",".join(found) == peers
 
 
 def test_several_listeners_each_advertise_their_own_address() -> None:
