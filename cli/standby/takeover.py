@@ -125,7 +125,8 @@ class Takeover:
         while True:
             try:
                 async with connected(self._leader, self._access) as client:
-                    return await final_ends(client)
+                    assert self._progress.cluster_id is not None
+                    return await final_ends(client, self._leader, self._progress.cluster_id)
             except ClientFailed:
                 if time.monotonic() >= until_s:
                     raise

@@ -129,7 +129,6 @@ def _response(
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
-        # Clients then look for the broker that has taken over at their bootstrap addresses (KIP-1102).
         error_code=ErrorCode.NONE
         if context.broker.fence is None
         else ErrorCode.REBOOTSTRAP_REQUIRED,

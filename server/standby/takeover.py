@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from protocol.messages.fetch import FetchResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -22,6 +23,8 @@ from server.client.broker_client import BrokerClient
 from server.client.errors import ClientFailed
 from server.config.standby_config import FENCED_BY
 from server.replication.requests import LATEST, offsets_answer, offsets_request
+from server.standby.peer_answers import PeerLost
+from server.standby.peers import peer_of, term_request
 from storage.formats.topic_partition import TopicPartition
 
 BROKER = 4
@@ -54,16 +57,22 @@ async def fence(client: BrokerClient, standby: str) -> None:
         raise ClientFailed(f"the source does not let itself be fenced: {reason}")
 
 
-async def final_ends(client: BrokerClient) -> Mapping[TopicPartition, Offset]:
+async def final_ends(
+    client: BrokerClient, address: str, cluster_id: str
+) -> Mapping[TopicPartition, Offset]:
     """Returns where each log of a fenced source ends.
+
+    Args:
+        address: where the client is connected.
 
     Raises:
         ClientFailed: it cannot be reached, is not fenced yet, or does not say so for some partition.
     """
+    found = peer_of(address, await client.call(term_request(cluster_id), FetchResponse))
+    if isinstance(found, PeerLost) or found.leads:
+        # Until it has started fenced, it acknowledges what it was sent before: its ends may move.
+        raise ClientFailed(f"the source is not fenced yet: {found}")
     metadata = await _metadata(client, topics=None)
-    if metadata.error_code != ErrorCode.REBOOTSTRAP_REQUIRED:
-        # It has not yet stopped to serve as before, so its ends may still move.
-        raise ClientFailed("the source is not fenced yet")
     partitions = [
         TopicPartition(topic.name, each.partition_index)
         for topic in metadata.topics

@@ -187,7 +187,7 @@ def leader(context: RequestContext) -> LeaderIdAndEpoch:
     """Returns the leader of the metadata's log: this broker, in its present term.
 
     A fenced broker names no leader, in the term in which it would lead. All that it has acknowledged is
-    in its logs, whose ends do not change any more.
+    in its logs, whose ends no longer change.
     """
     broker = context.broker
     leader_id = NO_NODE if broker.is_fenced else broker.node.controller_id

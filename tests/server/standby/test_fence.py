@@ -1,4 +1,4 @@
-"""A broker's fence: whom it names, since when, and what operators are told."""
+"""A broker's fence: whom it names, since when, and what operators read about it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_disk_without_space_decides_nothing(
         ),
     ],
 )
-def test_operators_are_told_who_since_when_and_how_to_end_it(
+def test_operators_read_who_has_taken_over_since_when_and_how_to_end_it(
     since_ms: int | None, listener: str, text: str
 ) -> None:
     assert Fence(by="b", since_ms=since_ms).described(listener) == text
