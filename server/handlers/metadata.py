@@ -129,9 +129,6 @@ def _response(
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
-        error_code=ErrorCode.NONE
-        if context.broker.fence is None
-        else ErrorCode.REBOOTSTRAP_REQUIRED,
         cluster_authorized_operations=context.operations_on_cluster(
             is_asked=request.include_cluster_authorized_operations
         ),
