@@ -7,19 +7,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.base.log_lines import log_to_stderr
 from server.config.config import BrokerConfig
 from server.config.sources import read_sources
 from storage.formats.config_property import ConfigError
 
 EXIT_STOPPED, EXIT_FAILED, EXIT_MISCONFIGURED = 0, 1, 2
-LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def serve(file: Path | None, overrides: Sequence[str]) -> int:
@@ -35,16 +33,6 @@ def serve(file: Path | None, overrides: Sequence[str]) -> int:
 
     failure = run_until_stopped(config)
     return EXIT_STOPPED if failure is None else _fail(EXIT_FAILED, failure)
-
-
-def log_to_stderr() -> None:
-    """Send the lines of all loggers to standard error, with times in UTC."""
-    formatter = logging.Formatter(LOG_LINE)
-    formatter.converter = time.gmtime
-    formatter.default_msec_format = "%s.%03dZ"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def _fail(code: int, reason: str) -> int:

@@ -132,7 +132,7 @@ def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
     """Returns the configuration of the broker on the standby's directory. Raises CommandFailed."""
     import os
 
-    from cli.serve import log_to_stderr
+    from cli.base.log_lines import log_to_stderr
     from server.config.config import BrokerConfig
     from server.config.sources import read_sources
 

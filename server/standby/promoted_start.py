@@ -93,16 +93,11 @@ class PromotedStart:
         aborted = await transactions.abort_ongoing()
         await offsets.loaded()
         lowered = await lower_offsets(topics, offsets)
-        report = Report(
-            **{name: getattr(self.promotion, name) for name in Promotion.__struct_fields__}
-            | {"missing": self._missing},
-            aborted=aborted,
-            incomplete=incomplete,
-            lowered=lowered,
-        )
+        report = self.report(aborted=aborted, incomplete=incomplete, lowered=lowered)
         path = await self._upkeep.run(end_promotion, self._fs, self._directory, report)
         _log.warning(
-            "promoted to take over from %s: %s missing, %s aborted, %s lowered; the report is %s",
+            "promoted%s to take over from %s: %s missing, %s aborted, %s lowered; the report is %s",
+            " by force" if report.forced else "",
             report.source,
             count_text(len(report.missing), "part") if report.missing else "nothing",
             count_text(len(aborted), "transaction"),
@@ -111,6 +106,12 @@ class PromotedStart:
         )
         for sentence in [*report.missing, *incomplete, *lowered][:LISTED_MAX]:
             _log.warning("%s", sentence)
+
+    def report(self, *, aborted: list[str], incomplete: list[str], lowered: list[str]) -> Report:
+        """Returns what is left of the promotion."""
+        fields = {name: getattr(self.promotion, name) for name in Promotion.__struct_fields__}
+        fields["missing"] = self._missing
+        return Report(**fields, aborted=aborted, incomplete=incomplete, lowered=lowered)
 
     def _incomplete(self, transactions: TransactionCoordinator) -> list[str]:
         """Returns a sentence for each committed transaction of which records may be missing."""

@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from protocol.records.record_batch import Record
 from protocol.wire.numbers import Offset
 from replog.trigger import CompactionSettings
 from server.coordination.checkpoints import TopicCheckpoints
@@ -31,7 +32,6 @@ from server.standby.promoted_stores import PRODUCER_IDS_SKIPPED
 from server.standby.promotion import (
     MirroredTopic,
     Promotion,
-    Report,
     begin_promotion,
     end_promotion,
     is_standby,
@@ -71,7 +71,7 @@ class Standby:
     disk: MemoryFileSystem
     orders: uuid.UUID
     new: MirroredTopic
-    records: list[bytes]
+    records: list[Record]
     state: State
 
 
@@ -85,7 +85,7 @@ async def standby(seed: int) -> Standby:
         )
         for name in ("orders", "new")
     }
-    records = list[bytes]()
+    records = list[Record]()
     for number in range(3):
         data = batch_of([(f"k{number}".encode(), b"v")])
         log = topics["orders"].logs()[0]
@@ -172,10 +172,9 @@ async def finish(disk: FileSystem) -> None:
         await promoted.settle_stores(stores, meta.directory_id)
     await stores.close()
     if promoted is not None:
-        lists: dict[str, list[str]] = {"aborted": [], "incomplete": [], "lowered": []}
-        promotion = promoted.promotion
-        fields = {name: getattr(promotion, name) for name in Promotion.__struct_fields__}
-        end_promotion(disk, "/a", Report(**fields, **lists))
+        await executor.run(
+            end_promotion, disk, "/a", promoted.report(aborted=[], incomplete=[], lowered=[])
+        )
     executor.close()
 
 
