@@ -2,7 +2,7 @@
 
 The copies of the metadata and of the coordinators' topics are beside it (`following.py`,
 `coordinator_following.py`). Topics that the source has deleted are deleted here, once the followed
-metadata no longer has them either: what the link hears of them alone could be a late answer.
+metadata no longer has them either: what the link is answered alone could be late.
 """
 
 from __future__ import annotations

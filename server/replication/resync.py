@@ -101,7 +101,7 @@ def begins_by_itself(
     """Returns whether a link begins a resync without an operator.
 
     In the mode `auto` only missing tombstones begin one: the source has everything else that is here. In
-    the mode `aside` logs that diverge do, too, and are put aside. The disk grows by one copy at most,
+    the mode `aside` also logs that diverge, which are put aside. The disk grows by one copy at most,
     and a resync that has failed is not repeated, because it reads everything.
 
     Args:

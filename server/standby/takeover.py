@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cleaner.rules.text import count_text
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -44,7 +45,8 @@ async def fence(client: BrokerClient, standby: str) -> None:
     """
     metadata = await _metadata(client, topics=())
     if len(metadata.brokers) != 1:
-        raise ClientFailed(f"the source has {len(metadata.brokers)} brokers: a standby is of one")
+        count = count_text(len(metadata.brokers), "broker")
+        raise ClientFailed(f"the source has {count}: a standby is of one")
     resource = AlterConfigsResource(
         resource_type=BROKER,
         resource_name=str(metadata.brokers[0].node_id),

@@ -1,9 +1,8 @@
-"""A standby of a whole broker takes over: what the source has acknowledged is there; clients go on."""
+"""A standby of a whole broker takes over: what the source has acknowledged is there; clients continue."""
 
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -14,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from tests.crash.test_standby_kills import INTERNAL
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
+from tests.harness.group_run import until
 from tests.harness.standby_process import WholeStandby
 
 SETTINGS: dict[str, object] = INTERNAL | {
@@ -104,7 +104,11 @@ def test_a_source_that_runs_is_fenced_and_nothing_that_it_has_acknowledged_is_mi
             standby.wait_until_ready()
             standby.wait_until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
             with Writer(source.bootstrap_servers, "orders") as writer:
-                time.sleep(1)
+                until(
+                    "records were acknowledged",
+                    lambda: len(writer.acknowledged) > 100,
+                    lambda: str(len(writer.acknowledged)),
+                )
                 status, report = standby.promote()
                 assert status == 200, report
             assert (report["missing"], report["lowered"]) == ([], [])
