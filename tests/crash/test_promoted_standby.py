@@ -1,4 +1,5 @@
-"""A standby of a whole broker takes over: what the source has acknowledged is there; clients continue."""
+"""A standby of a whole broker takes over: what the source has acknowledged is there, and clients
+continue."""
 
 from __future__ import annotations
 
