@@ -99,13 +99,8 @@ class HttpEndpoint:
         Raises:
             OSError: the address is in use or does not belong to this machine.
         """
-        app = web.Application(middlewares=[] if self._access is None else [self._checked])
-        app.router.add_get("/", self._index)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/health/live", self._live)
-        app.router.add_get("/health/ready", self._ready)
-        app.router.add_get("/v1/status/ready", self._ready)
-        app.add_routes(self._routes)
+        app = web.Application()
+        app.add_routes(self._checked(each) for each in (*self._own_routes(), *self._routes))
         self._runner = web.AppRunner(
             app, access_log=None, logger=_library_log, shutdown_timeout=SHUTDOWN_SECONDS
         )
@@ -160,10 +155,29 @@ class HttpEndpoint:
         finally:
             self._connections.end(request)
 
-    @web.middleware
-    async def _checked(self, request: web.Request, handler: RouteHandler) -> web.StreamResponse:
-        assert self._access is not None
-        return await self._access(request, handler)
+    def _own_routes(self) -> Iterable[web.RouteDef]:
+        return (
+            web.get("/", self._index),
+            web.get("/metrics", self._metrics),
+            web.get("/health/live", self._live),
+            web.get("/health/ready", self._ready),
+            web.get("/v1/status/ready", self._ready),
+        )
+
+    def _checked(self, route: web.RouteDef) -> web.RouteDef:
+        """Returns a route whose handler runs only if the request is allowed.
+
+        Not by a middleware: aiohttp keeps the handlers of these in a cache of the process, and with them
+        the broker, after its stop.
+        """
+        access = self._access
+        if access is None:
+            return route
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await access(request, route.handler)
+
+        return web.RouteDef(route.method, route.path, answer, route.kwargs)
 
     async def _index(self, request: web.Request) -> web.Response:
         lines = (

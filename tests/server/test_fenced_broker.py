@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 from pathlib import Path
@@ -15,6 +16,7 @@ from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.wire.error_codes import ErrorCode
+from server.broker import Broker
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from server.runtime.clock import SystemClock
 from server.standby.fence import KEY, Fence
@@ -271,6 +273,29 @@ async def test_http_answers_say_so_and_no_metric_fails(
     for path in ("/v1/links", "/v1/compaction"):
         assert found["GET", path] == (409, json.dumps({"error": REASON}))
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_nothing_keeps_the_broker_that_has_stopped(tmp_path: Path) -> None:
+    """Else each fence would cost the memory of all partitions."""
+    settings = INTERNAL | {"http_listener": "127.0.0.1:0", "log_cleaner_enable": "true"}
+    async with serving_broker(tmp_path, **settings) as served:
+        url = f"http://127.0.0.1:{served.broker.http_port}"
+        async with aiohttp.ClientSession() as session:
+            for _, path in await routes_of(session, url):
+                async with session.get(url + path.replace("{", "x")):
+                    pass
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        before = brokers_alive()
+
+        await fence(served)
+
+        assert brokers_alive() == before
+
+
+def brokers_alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, Broker) for each in gc.get_objects())
 
 
 async def routes_of(session: aiohttp.ClientSession, url: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from metrics import collector
@@ -176,6 +177,25 @@ async def test_with_wait_it_serves_nothing_until_a_peer_answers(world: World) ->
             assert is_fenced_by(old, world.address("b"))
             assert waiting.broker.fence is None
             await waiting.produce("orders")
+
+
+async def test_http_answers_of_a_broker_that_waits_say_why_and_that_it_may_end(
+    world: World,
+) -> None:
+    settings = {"standby_on_lost_peer": "wait", "http_listener": "127.0.0.1:0"}
+    async with world.running("a", **settings) as waiting, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{waiting.broker.http_port}"
+        found = {}
+        for path in ("/health/ready", "/v1/links", "/metrics"):
+            async with session.get(url + path) as response:
+                found[path] = response.status, await response.text()
+
+    reason = f"no broker answers at {world.address('b')} (Connection refused)"
+    for path in ("/health/ready", "/v1/links"):
+        assert found[path][0] == 503
+        assert reason in found[path][1]
+    assert "kompakt_broker_fenced 0.0" in found["/metrics"][1]
+    assert "kompakt_ready 0.0" in found["/metrics"][1]
 
 
 async def test_an_old_primary_that_waits_fences_itself_when_the_promoted_broker_answers(
