@@ -76,8 +76,6 @@ from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
 from server.standby.fence import Fence, Waiting, fence_at_start
 from server.standby.peer_answers import Peer
-from server.standby.promoted_start import PromotedStart
-from server.standby.rejoin import RejoinedStart
 from server.standby.taking_over import taking_over
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
@@ -102,6 +100,8 @@ if TYPE_CHECKING:
     from server.security.tls_listeners import TlsListeners
     from server.standby.peer_wait import PeerWait
     from server.standby.peers import Peers
+    from server.standby.promoted_start import PromotedStart
+    from server.standby.rejoin import RejoinedStart
 
 _log = logging.getLogger("server.broker")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
-from storage.files.paths import METADATA, PROMOTED, PROMOTION, STANDBY, join
+from storage.files.paths import PROMOTED, PROMOTION, STANDBY, join
 
 VERSION = 1
 
@@ -105,10 +105,3 @@ def read_report(fs: FileSystem, directory: str, promoted_ms: int) -> Report:
     """Returns the report of a finished promotion. Raises StorageError, msgspec.DecodeError."""
     path = join(join(directory, f"{PROMOTED}.{promoted_ms}"), PROMOTION)
     return msgspec.json.decode(fs.read_bytes(path), type=Report)
-
-
-def is_standby(fs: FileSystem, directory: str) -> bool:
-    """Returns whether a directory is a standby's that was not promoted. Raises DiskError."""
-    return fs.exists(join(join(directory, STANDBY), METADATA)) and not fs.exists(
-        join(directory, PROMOTION)
-    )

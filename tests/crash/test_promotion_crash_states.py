@@ -34,7 +34,6 @@ from server.standby.promotion import (
     Promotion,
     begin_promotion,
     end_promotion,
-    is_standby,
 )
 from server.standby.reign import EPOCH_STEP
 from server.standby.rejoin import begin_rejoin
@@ -182,7 +181,7 @@ async def check_promoted(expected: Standby, disk: MemoryFileSystem) -> None:
     await finish(disk)
     # A power cut right after changes nothing.
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
-    assert not is_standby(disk, "/a")
+    assert not disk.exists("/a/standby")
     assert disk.exists(f"/a/metadata.before.{NOW_MS}")
     world = await open_world(disk, ",".join(DIRECTORIES))
     try:
