@@ -4,7 +4,8 @@ continue."""
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -49,6 +50,18 @@ def committed(servers: str, group: str, topic: str) -> int:
     (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=60)
     consumer.close()
     return int(found.offset)
+
+
+@contextmanager
+def followed(tmp_path: Path) -> Iterator[tuple[BrokerProcess, WholeStandby]]:
+    """Run a broker with 100 records and a committed offset, and a standby that has them."""
+    with BrokerProcess(tmp_path / "broker", SETTINGS) as source:
+        create_topic(source.bootstrap_servers, "orders")
+        produce(source.bootstrap_servers, "orders", range(100))
+        commit(source.bootstrap_servers, "billing", "orders", 60)
+        with WholeStandby(tmp_path / "standby", source.bootstrap_servers, SETTINGS) as standby:
+            standby.wait_until_level(copying=1)
+            yield source, standby
 
 
 class Writer:
@@ -102,8 +115,7 @@ def test_a_source_that_runs_is_fenced_and_nothing_that_it_has_acknowledged_is_mi
         commit(source.bootstrap_servers, "billing", "orders", 0)
         still_open = begun_transaction(source.bootstrap_servers, "payments", "orders")
         with WholeStandby(tmp_path / "standby", source.bootstrap_servers, SETTINGS) as standby:
-            standby.wait_until_ready()
-            standby.wait_until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
+            standby.wait_until_level(copying=1)
             with Writer(source.bootstrap_servers, "orders") as writer:
                 until(
                     "records were acknowledged",
@@ -165,58 +177,41 @@ def committed_values(servers: str, topic: str) -> list[int]:
 def test_after_the_source_was_killed_a_forced_promotion_serves_what_was_copied(
     tmp_path: Path,
 ) -> None:
-    with BrokerProcess(tmp_path / "broker", SETTINGS) as source:
-        create_topic(source.bootstrap_servers, "orders")
-        produce(source.bootstrap_servers, "orders", range(100))
-        commit(source.bootstrap_servers, "billing", "orders", 60)
-        with WholeStandby(tmp_path / "standby", source.bootstrap_servers, SETTINGS) as standby:
-            standby.wait_until_ready()
-            standby.wait_until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
-            source.kill()
-            status, answer = standby.promote()
-            assert status == 409, answer
-            status, report = standby.promote(force=True)
-            assert status == 200, report
-            assert values(standby.bootstrap_servers, "orders", 100) == list(range(100))
-            assert committed(standby.bootstrap_servers, "billing", "orders") == 60
-            produce(standby.bootstrap_servers, "orders", range(100, 120))
-            assert values(standby.bootstrap_servers, "orders", 120) == list(range(120))
+    with followed(tmp_path) as (source, standby):
+        source.kill()
+        status, answer = standby.promote()
+        assert status == 409, answer
+        status, report = standby.promote(force=True)
+        assert status == 200, report
+        assert values(standby.bootstrap_servers, "orders", 100) == list(range(100))
+        assert committed(standby.bootstrap_servers, "billing", "orders") == 60
+        produce(standby.bootstrap_servers, "orders", range(100, 120))
+        assert values(standby.bootstrap_servers, "orders", 120) == list(range(120))
 
 
 def test_the_old_primary_rejoins_and_takes_over_again_with_its_own_records_put_aside(
     tmp_path: Path,
 ) -> None:
-    with BrokerProcess(tmp_path / "broker", SETTINGS) as source:
-        create_topic(source.bootstrap_servers, "orders")
-        produce(source.bootstrap_servers, "orders", range(100))
-        commit(source.bootstrap_servers, "billing", "orders", 60)
-        with WholeStandby(tmp_path / "standby", source.bootstrap_servers, SETTINGS) as standby:
-            standby.wait_until_ready()
-            standby.wait_until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
+    with followed(tmp_path) as (source, standby):
+        standby.kill()
+        produce(source.bootstrap_servers, "orders", range(100, 130))
+        create_topic(source.bootstrap_servers, "late")
+        produce(source.bootstrap_servers, "late", range(5))
+        source.kill()
+        standby.start()
+        status, report = standby.promote(force=True)
+        assert status == 200, report
+        produce(standby.bootstrap_servers, "orders", range(200, 250))
+        commit(standby.bootstrap_servers, "billing", "orders", 140)
+        with WholeStandby(
+            tmp_path / "rejoined", standby.bootstrap_servers, SETTINGS, rejoins=source.data_dir
+        ) as old:
+            old.wait_until_level(copying=1)
             standby.kill()
-            produce(source.bootstrap_servers, "orders", range(100, 130))
-            create_topic(source.bootstrap_servers, "late")
-            produce(source.bootstrap_servers, "late", range(5))
-            source.kill()
-            standby.start()
-            status, report = standby.promote(force=True)
+            status, report = old.promote(force=True)
             assert status == 200, report
-            produce(standby.bootstrap_servers, "orders", range(200, 250))
-            commit(standby.bootstrap_servers, "billing", "orders", 140)
-            old = WholeStandby(
-                tmp_path / "rejoined",
-                standby.bootstrap_servers,
-                SETTINGS,
-                rejoins=source.data_dir,
-            )
-            with old:
-                old.wait_until(lambda it: it["mirrors"] and it["mirrors"]["lag"] == 0)
-                expected = [*range(100), *range(200, 250)]
-                old.wait_until(lambda it: it["mirrors"]["by_state"].get("copying") == 1)
-                standby.kill()
-                status, report = old.promote(force=True)
-                assert status == 200, report
-                assert values(old.bootstrap_servers, "orders", 150) == expected
-                assert values(old.bootstrap_servers, "late", 5) == list(range(5))
-                assert committed(old.bootstrap_servers, "billing", "orders") == 140
-            assert list(source.data_dir.glob("orders.*/*.aside.130"))
+            expected = [*range(100), *range(200, 250)]
+            assert values(old.bootstrap_servers, "orders", 150) == expected
+            assert values(old.bootstrap_servers, "late", 5) == list(range(5))
+            assert committed(old.bootstrap_servers, "billing", "orders") == 140
+        assert list(source.data_dir.glob("orders.*/*.aside.130"))

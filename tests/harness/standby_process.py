@@ -197,6 +197,19 @@ class WholeStandby(StandbyProcess):
         """Wait until it has what the broker had a moment ago."""
         return self.wait_until(lambda it: it["not_ready"] is None and it["mirrors"] is not None)
 
+    def wait_until_level(self, *, copying: int) -> Json:
+        """Wait until it has all that the broker had at its last answers, of so many partitions."""
+        return self.wait_until(
+            lambda it: (
+                it["state"] == "current"
+                and it["mirrors"]["by_state"].get("copying") == copying
+                and it["coordinators_reason"] is None
+                and not it["lag"]
+                and not it["mirrors"]["lag"]
+                and not any(each["lag"] or each["waiting"] for each in it["coordinators"])
+            )
+        )
+
     def promote(self, *, force: bool = False, wait_seconds: float = 60.0) -> tuple[int, Json]:
         """Ask it to take over, once it answers. Returns the HTTP status and the answer."""
         self.wait_until(lambda it: "starting" not in it["mirrors"]["reason"])
