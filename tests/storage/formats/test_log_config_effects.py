@@ -58,7 +58,7 @@ SHOWN_ELSEWHERE = {
     "mirror.source.topic.id": "tests/server/test_live_topic_configs.py",
     "mirror.compaction": "tests/server/test_live_topic_configs.py",
     "mirror.local.properties": "tests/server/handlers/test_mirror_requests.py",
-    "remote.storage.enable": "tests/storage/formats/test_log_config.py",
+    "remote.storage.enable": "tests/storage/formats/test_unused_log_config.py",
 }
 
 
