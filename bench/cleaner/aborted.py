@@ -50,8 +50,8 @@ def aborted_log() -> Iterator[PartitionLog]:
         log = create_log(LocalFileSystem(), place, CONFIG, opening(is_clean=True))
         for number in range(TRANSACTIONS):
             producer_id = number % 50
-            log.append_as_leader(_batch(producer_id), now_ms=now_ms())
-            log.append_marker(
+            log.appender.append_as_leader(_batch(producer_id), now_ms=now_ms())
+            log.appender.append_marker(
                 ProducerId(producer_id),
                 Epoch(0),
                 is_commit=False,

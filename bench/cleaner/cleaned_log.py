@@ -53,7 +53,7 @@ def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
         stamp(copy, base_offset=0, leader_epoch=-1)
         valid = validate_batch(memoryview(copy), log.validation_rules(now_ms=now_ms()))
         assert not isinstance(valid, Refused), valid.message
-        log.append_as_leader(valid, now_ms=now_ms())
+        log.appender.append_as_leader(valid, now_ms=now_ms())
     log.roll(now_ms())
     BACKGROUND.drain()
     log.close()

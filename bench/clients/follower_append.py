@@ -76,7 +76,7 @@ def append(log: PartitionLog, answer: memoryview, size_max: int) -> None:
     while len(rest):
         end, epoch = log.log_end_offset, Epoch(log.epochs.latest)
         run = check_run(rest, end=Offset(end), last_epoch=epoch, size_max=size_max)
-        log.append_as_follower(run, now_ms=0)
+        log.appender.append_as_follower(run, now_ms=0)
         rest = run.rest
 
 

@@ -145,7 +145,9 @@ async def fill(data: Path, times: int) -> None:
         for group, batch in batches:
             log = topic.log_of(topic.partition_of(group))
             view = memoryview(bytearray(batch))
-            log.append_as_leader(ValidBatch(read_header(view), view), now_ms=broker.clock.now_ms())
+            log.appender.append_as_leader(
+                ValidBatch(read_header(view), view), now_ms=broker.clock.now_ms()
+            )
             broker.group_commit.appended(log)
     # A checkpoint covers what is durable.
     for log in {topic.log_of(topic.partition_of(group)) for group, _ in batches}:

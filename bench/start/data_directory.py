@@ -100,5 +100,5 @@ def _roll_often(log: PartitionLog, batch: bytes, segments: int) -> None:
     for _ in range(segments - 1):
         valid = validate_batch(memoryview(bytearray(batch)), log.validation_rules(now_ms=now_ms()))
         assert not isinstance(valid, Refused), valid.message
-        log.append_as_leader(valid, now_ms=now_ms())
+        log.appender.append_as_leader(valid, now_ms=now_ms())
         log.roll(now_ms())

@@ -152,4 +152,4 @@ def _append(log: PartitionLog, batch: bytes, sequence: int | None) -> None:
         seal(own)
     valid = validate_batch(memoryview(own), log.validation_rules(now_ms=now_ms()))
     assert not isinstance(valid, Refused), valid.message
-    log.append_as_leader(valid, now_ms=now_ms())
+    log.appender.append_as_leader(valid, now_ms=now_ms())

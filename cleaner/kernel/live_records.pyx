@@ -61,8 +61,6 @@ cdef enum:
     CONTROL_KEY_SIZE = 4
     ABORT = 0
     COMMIT = 1
-    # A batch of the copy is finished when its records have reached this size.
-    BATCH_BYTES = 64 << 10
 
 # What a walk over a piece has done.
 cdef struct walked:
@@ -78,118 +76,13 @@ cdef enum:
     TOMBSTONE
 
 
-# Reads batches one by one; `LiveRecords` and `RecordSum` take their records. A piece is read without the
-# interpreter lock, so that the event loop does not wait for it: only compressed batches, transactions and
-# finished batches of the copy need the lock.
-cdef class Reader:
-    cdef int64_t _decompressed_bytes_max
-
-    cdef int take_records(self, const uint8_t *batch, batch_header *header) except -1 nogil:
-        """Read all records of a batch and hand each to `take`."""
-        cdef const uint8_t *packed = batch + BATCH_HEADER_SIZE
-        cdef Py_ssize_t size = <Py_ssize_t> (header.size - BATCH_HEADER_SIZE)
-        if header.record_count == 0:
-            return 0
-        if header.attributes & ATTRIBUTE_CODEC_MASK == 0:
-            return self.take_plain(packed, packed + size, header)
-        with gil:
-            return self.take_compressed(packed, size, header)
-
-    cdef int take_compressed(
-        self, const uint8_t *packed, Py_ssize_t size, batch_header *header
-    ) except -1:
-        cdef int codec = header.attributes & ATTRIBUTE_CODEC_MASK
-        cdef const uint8_t[::1] plain
-        if codec > ATTRIBUTE_CODEC_MAX:
-            raise UnsupportedCodec(codec)
-        plain = memoryview(
-            decompress(
-                Codec(codec),
-                PyBytes_FromStringAndSize(<const char *> packed, size),
-                bytes_max=self._decompressed_bytes_max,
-            )
-        )
-        if plain.shape[0] == 0:
-            raise CorruptBatch(f"batch at offset {header.base_offset} has no records")
-        return self.take_plain(&plain[0], &plain[0] + plain.shape[0], header)
-
-    cdef int take_plain(
-        self, const uint8_t *at, const uint8_t *end, batch_header *header
-    ) except -1 nogil:
-        cdef record_view record
-        cdef int32_t index
-        cdef int status
-        for index in range(header.record_count):
-            status = read_record(&at, end, &record)
-            if status != RECORD_OK:
-                return bad_record(index, header, status)
-            self.take(&record, header)
-        return 0
-
-    cdef int take(self, record_view *record, batch_header *header) except -1 nogil:
-        with gil:
-            raise NotImplementedError
-
-
-cdef int bad_record(int32_t index, batch_header *header, int status) except -1 nogil:
-    with gil:
-        raise CorruptBatch(
-            f"record {index} of the batch at offset {header.base_offset} "
-            + record_status_text(status).decode()
-        )
-
-
-cdef int check_batch(const uint8_t *at, batch_header *header, int status) except -1 nogil:
-    if status != BATCH_OK:
-        with gil:
-            raise CorruptBatch(f"no batch after offset {header.last_offset}")
-    if batch_crc(at, header.size) != header.crc:
-        with gil:
-            raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
-    return 0
+include "record_reader.pxi"
+include "record_sum.pxi"
+include "copied_batches.pxi"
 
 
 @cython.final
-cdef class RecordSum(Reader):
-    cdef kp_hash128 _sum
-    cdef readonly int64_t records
-
-    def __init__(self, *, int64_t decompressed_bytes_max):
-        self._decompressed_bytes_max = decompressed_bytes_max
-        self.records = 0
-
-    @property
-    def digest(self):
-        return self._sum.low | <object> self._sum.high << 64
-
-    def feed(self, const uint8_t[::1] batches not None):
-        cdef const uint8_t *at
-        cdef const uint8_t *end
-        cdef batch_header header
-        if batches.shape[0] == 0:
-            return
-        header.last_offset = -1
-        at = &batches[0]
-        end = at + batches.shape[0]
-        with nogil:
-            while at < end:
-                check_batch(at, &header, read_batch_header(at, end, &header))
-                self.take_records(at, &header)
-                at += header.size
-
-    cdef int take(self, record_view *record, batch_header *header) except -1 nogil:
-        cdef int64_t producer_id = NO_PRODUCER
-        if header.attributes & ATTRIBUTE_CONTROL or record.key_size < 0:
-            return 0
-        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            producer_id = header.producer_id
-        self.records += 1
-        kp_row_add(&self._sum, record, header.base_offset + record.offset_delta, producer_id)
-        return 0
-
-
-@cython.final
-cdef class LiveRecords(Reader):
+cdef class LiveRecords(RecordReader):
     cdef:
         # Constant after construction
         kp_sip_key _key
@@ -203,18 +96,13 @@ cdef class LiveRecords(Reader):
         set _held            # keys with a record in a transaction that the checkpoint has open
         bint _has_held
         # State of `copy`
-        kp_hash128 _sum
-        list _finished
-        batch_header _batch  # the batch being built; its size counts the bytes
-        uint8_t *_built
-        size_t _built_size
+        CopiedBatches _copied
         # State of the current call
         bint _in_checkpoint
         bint _copies
         readonly bint is_full
         readonly bint is_gapless
         readonly int64_t next_offset
-        readonly int64_t copied
         readonly int32_t last_epoch
         readonly uint32_t last_crc
 
@@ -244,23 +132,22 @@ cdef class LiveRecords(Reader):
         self._pending = {}
         self._pending_count = 0
         self._held = set()
-        self._finished = []
-        self._batch.record_count = 0
-        self._built = NULL
-        self._built_size = 0
+        self._copied = CopiedBatches()
         self.is_full = False
         self.is_gapless = True
-        self.copied = 0
         self.last_epoch = -1
         self.last_crc = 0
 
     def __dealloc__(self):
         kp_slots_unmap(&self._slots)
-        free(self._built)
+
+    @property
+    def copied(self):
+        return self._copied.records
 
     @property
     def digest(self):
-        return self._sum.low | <object> self._sum.high << 64
+        return self._copied.sum.low | <object> self._copied.sum.high << 64
 
     def find(self, const uint8_t[::1] piece not None, *, int64_t end_offset, bint in_checkpoint=False):
         self._in_checkpoint = in_checkpoint
@@ -273,8 +160,8 @@ cdef class LiveRecords(Reader):
         return self.walk(piece, end_offset)
 
     def finish(self):
-        self.finish_batch()
-        return self.take_finished()
+        self._copied.finish_batch()
+        return self._copied.take_finished()
 
     cdef object walk(self, const uint8_t[::1] piece, int64_t end_offset):
         cdef walked found = walked(0, 0, False)
@@ -285,7 +172,7 @@ cdef class LiveRecords(Reader):
             consumed_bytes=found.consumed_bytes,
             needed_bytes=found.needed_bytes,
             is_end=found.is_end,
-            output=self.take_finished(),
+            output=self._copied.take_finished(),
         )
 
     cdef int walk_batches(
@@ -456,14 +343,14 @@ cdef class LiveRecords(Reader):
             with gil:
                 is_open = self.is_pending(record, header.producer_id, offset)
         if is_open:
-            return self.write(record, offset, header.producer_id, header.producer_epoch)
+            return self._copied.write(record, offset, header.producer_id, header.producer_epoch)
         place = kp_slots_get(
             &self._slots, kp_sip128(&self._key, record.key, record.key_size)
         )
         if place == 2 * offset or (
             self._in_checkpoint and not in_transaction and place < 2 * offset
         ):
-            return self.write(record, offset, NO_PRODUCER, -1)
+            return self._copied.write(record, offset, NO_PRODUCER, -1)
         return 0
 
     cdef bint is_pending(
@@ -472,90 +359,6 @@ cdef class LiveRecords(Reader):
         """Returns whether a record is the last of its key in the producer's open transaction."""
         cdef dict its = self._pending.get(producer_id)
         return its is not None and its.get(key_of(record)) == offset
-
-    # ------------------------------------------------------------------ the copy
-
-    cdef int write(
-        self, record_view *record, int64_t offset, int64_t producer_id, int16_t producer_epoch
-    ) except -1 nogil:
-        kp_row_add(&self._sum, record, offset, producer_id)
-        if self._batch.record_count > 0 and (
-            self._batch.size >= BATCH_BYTES
-            or self._batch.producer_id != producer_id
-            or self._batch.producer_epoch != producer_epoch
-            or offset - self._batch.base_offset > INT32_MAX
-        ):
-            with gil:
-                self.finish_batch()
-        if self._batch.record_count == 0:
-            self.start_batch(offset, producer_id, producer_epoch)
-        self.write_record(record, <int32_t> (offset - self._batch.base_offset))
-        self._batch.last_offset = offset
-        self._batch.record_count += 1
-        self.copied += 1
-        return 0
-
-    cdef int start_batch(
-        self, int64_t offset, int64_t producer_id, int16_t producer_epoch
-    ) except -1 nogil:
-        self._batch.size = BATCH_HEADER_SIZE
-        self._batch.base_offset = offset
-        self._batch.base_timestamp = self._batch.max_timestamp = -1
-        self._batch.producer_id = producer_id
-        self._batch.producer_epoch = producer_epoch
-        self._batch.base_sequence = -1
-        self._batch.leader_epoch = -1
-        self._batch.attributes = 0 if producer_id == NO_PRODUCER else ATTRIBUTE_TRANSACTIONAL
-        return 0
-
-    cdef int write_record(self, record_view *record, int32_t delta) except -1 nogil:
-        cdef int32_t value_size = record.value_size
-        cdef int32_t length
-        cdef uint8_t *at
-        length = <int32_t> (
-            3 + varint_size(delta)
-            + varint_size(record.key_size) + record.key_size
-            + varint_size(value_size) + value_size
-        )
-        self.reserve(self._batch.size + VARINT_SIZE_MAX + length)
-        at = self._built + self._batch.size
-        at = write_varint(at, length)
-        at[0] = 0  # attributes
-        at[1] = 0  # timestamp delta
-        at = write_varint(at + 2, delta)
-        at = write_varint(at, record.key_size)
-        memcpy(at, record.key, record.key_size)
-        at = write_varint(at + record.key_size, value_size)
-        memcpy(at, record.value, value_size)
-        at[value_size] = 0  # no headers
-        self._batch.size = at + value_size + 1 - self._built
-        return 0
-
-    cdef int reserve(self, size_t size) except -1 nogil:
-        cdef uint8_t *built
-        if size <= self._built_size:
-            return 0
-        built = <uint8_t *> realloc(self._built, 2 * size)
-        if built == NULL:
-            with gil:
-                raise MemoryError
-        self._built = built
-        self._built_size = 2 * size
-        return 0
-
-    cdef int finish_batch(self) except -1:
-        if self._batch.record_count > 0:
-            write_batch_header(self._built, &self._batch)
-            self._finished.append(
-                PyBytes_FromStringAndSize(<const char *> self._built, self._batch.size)
-            )
-            self._batch.record_count = 0
-        return 0
-
-    cdef bytes take_finished(self):
-        cdef bytes found = b"".join(self._finished)
-        self._finished.clear()
-        return found
 
 
 cdef bytes key_of(record_view *record):

@@ -41,49 +41,15 @@ from protocol.records.record_format cimport (
 )
 
 cdef enum:
-    BATCHES_KEPT = 5
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
     FULL = BATCH_BAD_HEADER + 2
     OFFSET_ENTRY_BYTES = 8
     TIME_ENTRY_BYTES = 12
-    # A marker, as `protocol/records/control_record.py` draws it.
-    MARKER_KEY_SIZE = 4
-    MARKER_VALUE_SIZE = 6
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
 
 
 cdef struct epoch_start:
     int64_t start_offset
     int64_t epoch
-
-
-cdef struct kept_batch:
-    int64_t base_offset
-    int64_t last_offset
-    int32_t base_sequence
-    int16_t producer_epoch
-    bint is_marker
-
-
-cdef struct ended_range:
-    int64_t producer_id
-    int64_t first_offset
-    int64_t marker_offset
-    # No marker of the producer precedes it: the transaction may have begun before these batches.
-    bint is_first
-    bint is_abort
-
-
-# A producer with its last batches: number n is at index n % BATCHES_KEPT.
-cdef struct producer_tail:
-    int64_t producer_id
-    int64_t batches_count
-    # First offset of the transaction that is open at the end; -1 if none began here.
-    int64_t open_since
-    bint has_marker
-    int32_t coordinator_epoch
-    kept_batch batches[BATCHES_KEPT]
 
 
 cdef void *grown(void *memory, size_t count, size_t item_bytes) except NULL:
@@ -93,20 +59,7 @@ cdef void *grown(void *memory, size_t count, size_t item_bytes) except NULL:
     return moved
 
 
-cdef class ProducerBatch:
-    cdef readonly:
-        int64_t producer_id
-        int64_t base_offset
-        int64_t last_offset
-        int32_t base_sequence
-        int16_t producer_epoch
-        bint is_marker
-
-    @property
-    def last_sequence(self):
-        if self.base_sequence < 0:
-            return -1
-        return (self.base_sequence + self.last_offset - self.base_offset) & INT32_MAX
+include "producer_tails.pxi"
 
 
 @cython.final
@@ -151,21 +104,15 @@ cdef class BatchTally:
         bytearray positions
         bytearray times
         bytearray time_offsets
-        # Producers in the order of their first batches, and a hash table from ids to their indexes.
-        producer_tail *producers
-        size_t producers_count
-        size_t producers_room
-        uint32_t *table
-        size_t table_size
-        uint64_t seed
+        producer_tails producers
 
     def __cinit__(self):
         self.entry_offsets = self.entry_positions = self.entry_time_offsets = NULL
         self.entry_times = NULL
         self.epoch_starts = NULL
         self.ended_ranges = NULL
-        self.producers = NULL
-        self.table = NULL
+        self.producers.rows = NULL
+        self.producers.table = NULL
 
     def __dealloc__(self):
         free(self.entry_offsets)
@@ -174,8 +121,8 @@ cdef class BatchTally:
         free(self.entry_time_offsets)
         free(self.epoch_starts)
         free(self.ended_ranges)
-        free(self.producers)
-        free(self.table)
+        free(self.producers.rows)
+        free(self.producers.table)
 
     def __init__(
         self,
@@ -220,7 +167,7 @@ cdef class BatchTally:
         self.offsets, self.positions = bytearray(), bytearray()
         self.times, self.time_offsets = bytearray(), bytearray()
         # Strings hash differently in each process, so no client can choose ids that collide.
-        self.seed = (<uint64_t> <int64_t> hash("producer ids")) | 1
+        self.producers.seed = (<uint64_t> <int64_t> hash("producer ids")) | 1
 
     def feed(self, const uint8_t[::1] chunk not None):
         cdef const uint8_t *start
@@ -238,7 +185,7 @@ cdef class BatchTally:
 
     @property
     def has_producers(self):
-        return self.producers_count > 0
+        return self.producers.count > 0
 
     @property
     def aborted(self):
@@ -249,40 +196,10 @@ cdef class BatchTally:
         return bytes(self.offsets), bytes(self.positions), bytes(self.times), bytes(self.time_offsets)
 
     def last_batches(self):
-        cdef list found = []
-        cdef producer_tail *producer
-        cdef kept_batch *batch
-        cdef ProducerBatch handed
-        cdef size_t index
-        cdef int64_t number
-        for index in range(self.producers_count):
-            producer = &self.producers[index]
-            number = max(producer.batches_count - BATCHES_KEPT, 0)
-            while number < producer.batches_count:
-                batch = &producer.batches[number % BATCHES_KEPT]
-                handed = ProducerBatch.__new__(ProducerBatch)
-                handed.producer_id = producer.producer_id
-                handed.base_offset = batch.base_offset
-                handed.last_offset = batch.last_offset
-                handed.base_sequence = batch.base_sequence
-                handed.producer_epoch = batch.producer_epoch
-                handed.is_marker = batch.is_marker
-                found.append(handed)
-                number += 1
-        return found
+        return last_batches_of(&self.producers)
 
     def transactions(self):
-        cdef size_t index
-        return [
-            (
-                self.producers[index].producer_id,
-                self.producers[index].open_since,
-                self.producers[index].has_marker,
-                self.producers[index].coordinator_epoch,
-            )
-            for index in range(self.producers_count)
-            if self.producers[index].open_since >= 0 or self.producers[index].has_marker
-        ]
+        return transactions_of(&self.producers)
 
     # ------------------------------------------------------------ one chunk
 
@@ -344,11 +261,23 @@ cdef class BatchTally:
         if header.producer_id >= 0 and header.base_offset >= self.producers_from:
             if header.attributes & ATTRIBUTE_CONTROL:
                 self.end_transaction(header, batch)
-            self.keep_batch(header)
+            keep_batch(&self.producers, header)
         self.bytes_since_entry += header.size
         self.position += header.size
         self.end_offset = header.last_offset + 1
         self.record_count += header.record_count
+
+    # A method, because the compiler would inline a function into the walk, which then takes 25 % longer.
+    cdef void end_transaction(
+        self, const batch_header *header, const uint8_t *batch
+    ) noexcept nogil:
+        self.ended_count += end_transaction(
+            &self.producers,
+            header,
+            batch,
+            self.keeps_commits,
+            &self.ended_ranges[self.ended_count],
+        )
 
     cdef inline void add_entry(self, const batch_header *header) noexcept nogil:
         if self.position > INT32_MAX:
@@ -366,84 +295,6 @@ cdef class BatchTally:
         self.has_time_entry = True
         self.time_entries += 1
         self.all_time_entries += 1
-
-    cdef inline void keep_batch(self, const batch_header *header) noexcept nogil:
-        cdef producer_tail *producer = self.find_producer(header.producer_id)
-        cdef kept_batch *batch
-        cdef bint is_marker = header.attributes & ATTRIBUTE_CONTROL != 0
-        if (
-            not is_marker
-            and header.attributes & ATTRIBUTE_TRANSACTIONAL
-            and producer.open_since < 0
-        ):
-            producer.open_since = header.base_offset
-        if is_marker and producer.batches_count > 0:
-            batch = &producer.batches[(producer.batches_count - 1) % BATCHES_KEPT]
-            if header.producer_epoch <= batch.producer_epoch:
-                return
-        batch = &producer.batches[producer.batches_count % BATCHES_KEPT]
-        batch.is_marker = is_marker
-        batch.base_offset = header.base_offset
-        batch.last_offset = header.last_offset
-        batch.base_sequence = header.base_sequence
-        batch.producer_epoch = header.producer_epoch
-        producer.batches_count += 1
-
-    cdef inline void end_transaction(
-        self, const batch_header *header, const uint8_t *batch
-    ) noexcept nogil:
-        """Process a marker. One without a record is an empty batch that the cleaner left of a marker."""
-        cdef producer_tail *producer = self.find_producer(header.producer_id)
-        cdef ended_range *found
-        cdef record_view record
-        cdef int16_t kind = MARKER_COMMIT
-        cdef const uint8_t *at = batch + BATCH_HEADER_SIZE
-        # Without a batch here, an earlier transaction may be open, unless a marker has ended it.
-        cdef bint may_be_open = producer.open_since >= 0 or not producer.has_marker
-        if (
-            header.record_count > 0
-            and header.attributes & ATTRIBUTE_CODEC_MASK == 0
-            and read_record(&at, batch + header.size, &record) == RECORD_OK
-            and record.key_size >= MARKER_KEY_SIZE
-            and record.value_size >= MARKER_VALUE_SIZE
-        ):
-            kind = load_int16(record.key + 2)
-            if kind == MARKER_ABORT or kind == MARKER_COMMIT:
-                producer.coordinator_epoch = max(
-                    producer.coordinator_epoch, load_int32(record.value + 2)
-                )
-        if may_be_open and (kind == MARKER_ABORT or self.keeps_commits):
-            found = &self.ended_ranges[self.ended_count]
-            found.producer_id = header.producer_id
-            found.first_offset = producer.open_since
-            found.marker_offset = header.last_offset
-            found.is_first = not producer.has_marker
-            found.is_abort = kind == MARKER_ABORT
-            self.ended_count += 1
-        producer.open_since, producer.has_marker = -1, True
-
-    cdef inline producer_tail *find_producer(self, int64_t producer_id) noexcept nogil:
-        """Returns the producer's entry, a new one if it has none; the table always has space."""
-        cdef size_t slot = self.slot_of(producer_id)
-        cdef producer_tail *producer
-        while self.table[slot] != 0:
-            producer = &self.producers[self.table[slot] - 1]
-            if producer.producer_id == producer_id:
-                return producer
-            slot = (slot + 1) & (self.table_size - 1)
-        producer = &self.producers[self.producers_count]
-        producer.producer_id = producer_id
-        producer.batches_count = 0
-        producer.open_since, producer.has_marker = -1, False
-        producer.coordinator_epoch = -1
-        self.producers_count += 1
-        self.table[slot] = <uint32_t> self.producers_count
-        return producer
-
-    cdef inline size_t slot_of(self, int64_t producer_id) noexcept nogil:
-        cdef uint64_t mixed = (<uint64_t> producer_id ^ (self.seed >> 7)) * self.seed
-        mixed = (mixed ^ (mixed >> 29)) * <uint64_t> 0x9E3779B97F4A7C15
-        return <size_t> (mixed >> 32) & (self.table_size - 1)
 
     # ------------------------------------------------------------ room
 
@@ -488,33 +339,8 @@ cdef class BatchTally:
             )
             self.room = batches
         if self.producers_from != INT64_MAX:
-            self.make_room_for_producers(self.producers_count + batches)
+            make_room_for_producers(&self.producers, self.producers.count + batches)
         return 0
-
-    cdef int make_room_for_producers(self, size_t count) except -1:
-        cdef size_t slots = max(self.table_size, <size_t> 1024)
-        if count > self.producers_room:
-            self.producers_room = 0
-            self.producers = <producer_tail *> grown(
-                self.producers, 2 * count, sizeof(producer_tail)
-            )
-            self.producers_room = 2 * count
-        while slots < 2 * count:
-            slots *= 2
-        if slots > self.table_size:
-            self.table = <uint32_t *> grown(self.table, slots, sizeof(uint32_t))
-            self.table_size = slots
-            self.fill_table()
-        return 0
-
-    cdef void fill_table(self) noexcept:
-        cdef size_t index, slot
-        memset(self.table, 0, self.table_size * sizeof(uint32_t))
-        for index in range(self.producers_count):
-            slot = self.slot_of(self.producers[index].producer_id)
-            while self.table[slot] != 0:
-                slot = (slot + 1) & (self.table_size - 1)
-            self.table[slot] = <uint32_t> (index + 1)
 
 
 def sound_offset_entries(

@@ -35,7 +35,6 @@ from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 cdef enum:
     # A record takes at least one byte for each of its seven fields.
     RECORD_BYTES_MIN = 7
-    CAPACITY_MIN = 4096
     # Results of a walk over batches, in addition to the statuses of a batch's header.
     ENDED = 100
     CUT = 101
@@ -56,129 +55,8 @@ cdef enum:
     DECOMPRESSED_BYTES_MAX = 1 << 30
 
 
-# ---------------------------------------------------------------------------- buffers
-
-
-cdef struct growing:
-    uint8_t *data
-    int64_t size
-    int64_t capacity
-
-
-cdef int reserve(growing *buffer, int64_t more) noexcept nogil:
-    """Allocate space for `more` bytes. Returns whether that succeeded."""
-    cdef int64_t wanted = buffer.size + more
-    cdef int64_t capacity
-    cdef uint8_t *grown
-    if wanted <= buffer.capacity:
-        return 1
-    capacity = max(max(wanted, 2 * buffer.capacity), <int64_t> CAPACITY_MIN)
-    grown = <uint8_t *> realloc(buffer.data, <size_t> capacity)
-    if grown == NULL:
-        return 0
-    buffer.data = grown
-    buffer.capacity = capacity
-    return 1
-
-
-cdef class ColumnBuffer:
-    cdef growing held
-
-    def __dealloc__(self):
-        free(self.held.data)
-
-    def __len__(self):
-        return self.held.size
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.held.data, self.held.size, 1, flags)
-
-
-cdef ColumnBuffer handed_over(growing *buffer):
-    cdef ColumnBuffer owner = ColumnBuffer.__new__(ColumnBuffer)
-    if buffer.data == NULL and not reserve(buffer, 1):
-        raise MemoryError("no memory for a column")
-    owner.held = buffer[0]
-    buffer.data = NULL
-    buffer.size = buffer.capacity = 0
-    return owner
-
-
-# ------------------------------------------------------------- columns of byte strings
-
-
-cdef struct strings:
-    growing validity
-    growing offsets
-    growing data
-    int64_t count
-    int64_t nulls
-
-
-cdef int reserve_strings(strings *column, int64_t count, int64_t size) noexcept nogil:
-    """Allocate space for `count` strings with a total of `size` bytes."""
-    return (
-        reserve(&column.validity, count // 8 + 2)
-        and reserve(&column.offsets, 4 * (count + 1))
-        and reserve(&column.data, size)
-    )
-
-
-cdef inline void set_valid(growing *validity, int64_t number, bint is_valid) noexcept nogil:
-    if number % 8 == 0:
-        validity.data[number // 8] = 0
-        validity.size = number // 8 + 1
-    validity.data[number // 8] |= <uint8_t> is_valid << (number % 8)
-
-
-cdef inline void append_end(growing *offsets, int64_t end) noexcept nogil:
-    """Append an entry's end. Space for it, and for the 0 before the first one, is reserved."""
-    if offsets.size == 0:
-        (<int32_t *> offsets.data)[0] = 0
-        offsets.size = 4
-    (<int32_t *> (offsets.data + offsets.size))[0] = <int32_t> end
-    offsets.size += 4
-
-
-cdef inline void append(strings *column, const uint8_t *data, int32_t size) noexcept nogil:
-    """Append a string, null if its size is -1. Space for it is reserved."""
-    set_valid(&column.validity, column.count, size >= 0)
-    if size > 0:
-        memcpy(column.data.data + column.data.size, data, <size_t> size)
-        column.data.size += size
-    elif size < 0:
-        column.nulls += 1
-    append_end(&column.offsets, column.data.size)
-    column.count += 1
-
-
-cdef void free_strings(strings *column) noexcept nogil:
-    free(column.validity.data)
-    free(column.offsets.data)
-    free(column.data.data)
-
-
-cdef class BinaryColumn:
-    cdef readonly ColumnBuffer validity, offsets, data
-    cdef readonly int64_t null_count
-    cdef int64_t count
-
-    def __len__(self):
-        return self.count
-
-
-cdef BinaryColumn strings_handed_over(strings *column):
-    cdef BinaryColumn owner = BinaryColumn.__new__(BinaryColumn)
-    if column.offsets.size == 0 and reserve(&column.offsets, 4):
-        (<int32_t *> column.offsets.data)[0] = 0
-        column.offsets.size = 4
-    owner.validity = handed_over(&column.validity)
-    owner.offsets = handed_over(&column.offsets)
-    owner.data = handed_over(&column.data)
-    owner.count = column.count
-    owner.null_count = column.nulls
-    column.count = column.nulls = 0
-    return owner
+include "column_buffers.pxi"
+include "aborted_transactions.pxi"
 
 
 cdef class Columns:
@@ -193,26 +71,6 @@ cdef class Columns:
         return self.count
 
 
-# ----------------------------------------------------------------- aborted transactions
-
-
-cdef struct aborted_transaction:
-    int64_t producer_id
-    int64_t first_offset
-    int64_t marker_offset
-
-
-cdef int compare(const void *left, const void *right) noexcept nogil:
-    cdef const aborted_transaction *a = <const aborted_transaction *> left
-    cdef const aborted_transaction *b = <const aborted_transaction *> right
-    if a.producer_id != b.producer_id:
-        return -1 if a.producer_id < b.producer_id else 1
-    return (a.first_offset > b.first_offset) - (a.first_offset < b.first_offset)
-
-
-# ------------------------------------------------------------------------------ the walk
-
-
 cdef struct trouble:
     int64_t position     # Position of the batch.
     int64_t number       # Number of the record, if a record is at fault.
@@ -224,8 +82,7 @@ cdef class RecordColumns:
     cdef int64_t first_offset, end_offset, first_timestamp, end_timestamp
     cdef int64_t bytes_target, rows_target, decompressed_bytes_max
     cdef bint with_key, with_value, with_headers, with_markers
-    cdef aborted_transaction *aborted
-    cdef int64_t aborted_count
+    cdef aborted_transactions aborted
     # State
     cdef growing offset, timestamp, timestamp_type, headers_validity, headers_offsets
     cdef strings key, value, header_names, header_values
@@ -263,25 +120,10 @@ cdef class RecordColumns:
         self.rows_target = rows_target
         self.decompressed_bytes_max = decompressed_bytes_max
         self.next_offset = 0
-        self.take_aborted(aborted)
-
-    cdef int take_aborted(self, rows) except -1:
-        cdef int64_t i
-        if not rows:
-            return 0
-        self.aborted = <aborted_transaction *> malloc(len(rows) * sizeof(aborted_transaction))
-        if self.aborted == NULL:
-            raise MemoryError("no memory for the aborted transactions")
-        for i, (producer_id, first_offset, marker_offset) in enumerate(rows):
-            self.aborted[i].producer_id = producer_id
-            self.aborted[i].first_offset = first_offset
-            self.aborted[i].marker_offset = marker_offset
-        self.aborted_count = len(rows)
-        qsort(self.aborted, <size_t> self.aborted_count, sizeof(aborted_transaction), compare)
-        return 0
+        take_aborted(&self.aborted, aborted)
 
     def __dealloc__(self):
-        free(self.aborted)
+        free(self.aborted.rows)
         free(self.offset.data)
         free(self.timestamp.data)
         free(self.timestamp_type.data)
@@ -381,27 +223,7 @@ cdef class RecordColumns:
             return False
         if header.max_timestamp < self.first_timestamp:
             return False
-        return not (header.attributes & ATTRIBUTE_TRANSACTIONAL and self.is_aborted(header))
-
-    cdef bint is_aborted(self, const batch_header *header) noexcept nogil:
-        """Returns whether it lies in its producer's last aborted transaction at or before it."""
-        cdef int64_t low = 0
-        cdef int64_t high = self.aborted_count
-        cdef int64_t middle
-        cdef const aborted_transaction *row
-        while low < high:
-            middle = (low + high) // 2
-            row = &self.aborted[middle]
-            if row.producer_id < header.producer_id or (
-                row.producer_id == header.producer_id and row.first_offset <= header.base_offset
-            ):
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
-            return False
-        row = &self.aborted[low - 1]
-        return row.producer_id == header.producer_id and header.base_offset < row.marker_offset
+        return not (header.attributes & ATTRIBUTE_TRANSACTIONAL and is_aborted(&self.aborted, header))
 
     cdef int read_compressed(
         self, const uint8_t[::1] chunk, int64_t at, const batch_header *header, int64_t position

@@ -43,7 +43,8 @@ from server.topics.topic import TopicRefused
 from server.topics.topics import Topics
 from storage.batches.validate import ValidBatch
 from storage.files.errors import LogOffline, StorageError
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.coordinator_topic")
@@ -220,7 +221,7 @@ class CoordinatorTopic:
         """Append a prepared batch at once. Returns and raises like `append_in_transaction`."""
         log = self.log_of(batch.partition)
         valid = ValidBatch(read_header(batch.data), batch.data)
-        appended = log.append_as_leader(valid, now_ms=self._clock.now_ms())
+        appended = log.appender.append_as_leader(valid, now_ms=self._clock.now_ms())
         if not isinstance(appended, Appended):
             raise ProducerRefused(appended.error_code, appended.message)
         self._group_commit.appended(log)

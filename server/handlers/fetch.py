@@ -28,9 +28,6 @@ from functools import partial
 from uuid import UUID
 
 from protocol.messages.fetch import (
-    NOT_DIVERGING,
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -41,9 +38,9 @@ from protocol.messages.fetch import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.numbers import Epoch, Offset
-from protocol.wire.primitives import ZERO_UUID
 from server.durability.fetch_waiters import ParkedFetch
 from server.handlers.shared.checkpoint_pieces import COORDINATOR_TOPICS
+from server.handlers.shared.fetched_partition import AskedPartition, AskedTopic, refused_partition
 from server.handlers.shared.metadata_log import (
     NO_NODE,
     fetch_entries,
@@ -57,7 +54,7 @@ from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
-from storage.segment.reader import Isolation, ReadResult
+from storage.segment.reader import Isolation
 
 IDS_SINCE = 13
 
@@ -73,11 +70,6 @@ UNKNOWN_TOPIC = frozenset(
     }
 )
 """Errors that metrics do not count by topic, because clients choose the names of such topics."""
-
-COPIED_BYTES_MAX = 32 << 10
-"""Up to this much of a partition is copied. A copy costs less than the system call for a region, and an
-answer from hundreds of partitions then does not hold hundreds of descriptors until it is sent. Copies
-count as memory for answers; while that is short, nothing is copied."""
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -116,7 +108,7 @@ def refuse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
                 partitions=lazy_array(
-                    lambda each: _refused(each.partition, error_code), topic.partitions
+                    lambda each: refused_partition(each.partition, error_code), topic.partitions
                 ),
             ),
             request.topics,
@@ -178,16 +170,16 @@ class _Fetch:
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
         # Constant once `_collect_partitions` is done: topics by name or id, partitions in the order
         # in which the request first names them.
-        self._topics: dict[str | UUID, _AskedTopic] = {}
-        self._partitions: list[_AskedPartition] = []
-        self._watched: dict[PartitionLog, _AskedPartition] = {}
+        self._topics: dict[str | UUID, AskedTopic] = {}
+        self._partitions: list[AskedPartition] = []
+        self._watched: dict[PartitionLog, AskedPartition] = {}
         # State: bytes and _copied_bytes are sums over the partitions; the copied bytes are counted in
         # the memory for answers. _pinned are the partitions that hold a pin.
         self.bytes = 0
         self._copied_bytes = 0
         self.has_fault = False
         """Whether a partition had an error or diverged."""
-        self._pinned: set[_AskedPartition] = set()
+        self._pinned: set[AskedPartition] = set()
 
     @property
     def is_ready(self) -> bool:
@@ -233,7 +225,7 @@ class _Fetch:
         """Returns the answer with everything that was read; it takes over the pins of the regions."""
         pace, is_long = self._context.pace, self.is_long
         probe = self._context.broker.probe
-        by_topic: dict[_AskedTopic, list[PartitionData]] = {}
+        by_topic: dict[AskedTopic, list[PartitionData]] = {}
         for asked in self._partitions:
             if is_long and pace.is_over:
                 await pace.rest()
@@ -287,18 +279,18 @@ class _Fetch:
             is_followed = _may_follow(name, self._context)
             may_read = not name or is_followed or _may_read(name, self._context)
             topic_id = topic.topic_id if has_ids else None
-            asked = self._topics[key] = _AskedTopic(
+            asked = self._topics[key] = AskedTopic(
                 name, topic_id, may_read=may_read, is_followed=is_followed
             )
         places, known = asked.places, self._partitions
         for wanted in partitions:
             place = places.setdefault(wanted.partition, len(known))
             if place == len(known):
-                known.append(_AskedPartition(asked, wanted))
+                known.append(AskedPartition(asked, wanted))
             else:
                 known[place].wanted = wanted
 
-    async def _read(self, asked: _AskedPartition) -> None:
+    async def _read(self, asked: AskedPartition) -> None:
         """Read one partition: on the loop if the page cache has the data, else in a thread."""
         if asked.bytes:
             self._drop(asked)
@@ -348,14 +340,14 @@ class _Fetch:
             wanted.fetch_offset,
         )
 
-    def _drop(self, asked: _AskedPartition) -> None:
+    def _drop(self, asked: AskedPartition) -> None:
         """Drop what was read of a partition, because it is read again."""
         self.bytes -= asked.bytes
         self._count_copies(-asked.copied_bytes)
         asked.release()
         self._pinned.discard(asked)
 
-    def _log_of(self, asked: _AskedPartition) -> PartitionLog | ErrorCode:
+    def _log_of(self, asked: AskedPartition) -> PartitionLog | ErrorCode:
         topic, wanted = asked.topic, asked.wanted
         if topic.id is not None and not topic.name:
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -393,120 +385,3 @@ def _is_long(topics: Sequence[FetchTopic]) -> bool:
     if len(topics) > PARTITIONS_PER_TURN:
         return True
     return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_PER_TURN
-
-
-class _AskedTopic:
-    """One topic of a fetch."""
-
-    __slots__ = ("id", "is_followed", "may_read", "name", "places")
-
-    def __init__(
-        self, name: str, topic_id: UUID | None, *, may_read: bool, is_followed: bool
-    ) -> None:
-        self.name = name
-        """The topic's name; empty if the request gives an id that no topic has."""
-        self.id = topic_id
-        """The topic's id; None if the request gives its name."""
-        self.may_read = may_read
-        """Whether the client may read the topic."""
-        self.is_followed = is_followed
-        """Whether it is a coordinator's topic, and the client may follow it as a standby."""
-        self.places: dict[int, int] = {}
-        """Maps a partition number to its position among all requested partitions."""
-
-    def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
-        """Returns the topic's part of the answer."""
-        return FetchableTopicResponse(
-            topic=self.name, topic_id=self.id or ZERO_UUID, partitions=tuple(partitions)
-        )
-
-
-class _AskedPartition:
-    """One partition of a fetch, and what was read from it."""
-
-    __slots__ = ("_copy", "_read", "bytes", "error_code", "log", "topic", "wanted")
-
-    def __init__(self, topic: _AskedTopic, wanted: FetchPartition) -> None:
-        self.topic = topic
-        self.wanted = wanted
-        # State: there is a read result exactly while there is no error.
-        self.log: PartitionLog | None = None
-        self._read: ReadResult | None = None
-        self._copy: bytes | None = None
-        """The records, if they are small enough to be copied; then nothing is pinned."""
-        self.bytes = 0
-        self.error_code = ErrorCode.NONE
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether a read would now return more, or an error."""
-        log, read = self.log, self._read
-        if log is None or read is None:
-            return False
-        return log.high_watermark != read.high_watermark or log.offline_reason is not None
-
-    @property
-    def copied_bytes(self) -> int:
-        """How many bytes of records were copied into memory."""
-        return 0 if self._copy is None else len(self._copy)
-
-    def store(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
-        """Store a read result, or a copy of it. An earlier result must be released before."""
-        self.log = log
-        self._read = read
-        self._copy = None
-        size = sum(region.size for region in read.regions)
-        if size <= COPIED_BYTES_MAX and (may_copy or not size):
-            self._copy = b"".join(region.read_bytes() for region in read.regions)
-            read.release()
-        self.bytes = size
-
-    def refuse(self, error_code: ErrorCode) -> None:
-        """Set the error code that this partition is answered with."""
-        self.release()
-        self.error_code = error_code
-
-    def release(self) -> None:
-        """Drop the read result and its pins."""
-        if self._read is not None:
-            self._read.release()
-        self._read = self._copy = None
-        self.bytes = 0
-
-    def data(self, isolation: Isolation) -> PartitionData:
-        """Returns the partition's part of the answer."""
-        read = self._read
-        if read is None:
-            return _refused(self.wanted.partition, self.error_code)
-        return PartitionData(
-            partition_index=self.wanted.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=read.high_watermark,
-            last_stable_offset=read.last_stable_offset,
-            log_start_offset=read.log_start_offset,
-            aborted_transactions=_aborted(read, isolation),
-            diverging_epoch=_epoch_end_offset(read.diverging_epoch),
-            records=tuple(read.regions) if self._copy is None else self._copy,
-        )
-
-
-def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:
-    """Returns the aborted transactions; null for a read_uncommitted consumer, as in Kafka."""
-    if isolation is Isolation.READ_UNCOMMITTED:
-        return None
-    return tuple(
-        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-        for producer_id, first_offset in read.aborted
-    )
-
-
-def _epoch_end_offset(diverging: tuple[int, int] | None) -> EpochEndOffset:
-    if diverging is None:
-        return NOT_DIVERGING
-    return EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-
-
-def _refused(partition: int, error_code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=partition, error_code=error_code, high_watermark=-1, records=b""
-    )

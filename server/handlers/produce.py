@@ -55,7 +55,8 @@ from storage.batches.validate import (
     validate_batch,
 )
 from storage.files.errors import StorageError
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 
 IDS_SINCE = 13
 JOINS_SINCE = 12
@@ -204,7 +205,7 @@ async def _append(
         if refused is not None:
             return _refused_batch(refused, topic_name, data.index, log, context)
     try:
-        appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
+        appended = log.appender.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
     except StorageError as error:
         return _refused(data.index, context.log_failure(error), str(error))
     if isinstance(appended, Refused):

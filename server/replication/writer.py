@@ -136,7 +136,7 @@ class MirrorWriter:
                 _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
                 # The epoch of the last record: the records behind the gap may have the same one.
                 epoch = max(log.epochs.latest, Epoch(0))
-                log.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
+                log.appender.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
                 self._group_commit.appended(log)
                 await self._group_commit.durable(log, offset)
                 await self._follow_start(mirror, target, offset)
@@ -188,7 +188,7 @@ class MirrorWriter:
             for each in log.producers.open_transactions():
                 state = log.producers.get(each.producer_id)
                 assert state is not None
-                log.append_marker(
+                log.appender.append_marker(
                     each.producer_id,
                     each.producer_epoch,
                     is_commit=False,
@@ -318,7 +318,7 @@ class MirrorWriter:
     def _append_run(self, mirror: Mirror, log: PartitionLog, run: BatchRun) -> None:
         before = log.log_end_offset
         try:
-            log.append_as_follower(run, now_ms=self._now_ms())
+            log.appender.append_as_follower(run, now_ms=self._now_ms())
             mirror.copied_bytes += len(run.view)
         finally:
             # A failed write leaves the batches in earlier segments.
@@ -339,7 +339,7 @@ class MirrorWriter:
             await self._lead_above(log, epoch)
         if mirror.asks_for(target):
             end = fetched.answer.high_watermark
-            log.advance_end(end, now_ms=self._now_ms(), leader_epoch=epoch)
+            log.appender.advance_end(end, now_ms=self._now_ms(), leader_epoch=epoch)
             self._group_commit.appended(log)
 
     async def _follow_start(self, mirror: Mirror, target: Target, start: Offset) -> None:

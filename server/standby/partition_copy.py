@@ -211,7 +211,7 @@ class PartitionCopy:
         elif header.record_count != header.next_offset - header.base_offset:
             self._want_after_gap(header.next_offset)
         else:
-            self._log.append_as_follower(run_of_one(header, batch), now_ms=self._now_ms())
+            self._log.appender.append_as_follower(run_of_one(header, batch), now_ms=self._now_ms())
 
     def leader_starts_at(self, offset: Offset) -> None:
         """Compare the start of the leader's log with that of the log whose records make up the state.

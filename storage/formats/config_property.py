@@ -25,6 +25,9 @@ from typing import Any
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
+MINUTE_MS = 60 * 1000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed property; None only if the property is optional and was not set."""

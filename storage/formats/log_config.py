@@ -1,10 +1,13 @@
-"""The settings of a topic, with Kafka's names, defaults and bounds.
+"""The settings of a topic, with Kafka's names, defaults and bounds, in these parts:
 
-A topic stores the settings that it overrides; all other settings come from the broker's
-defaults, which in turn come from broker-wide synonyms such as `log.segment.bytes`. Settings of features
-that are not built (replication throttles, tiered storage) are accepted if Kafka's own tools send them,
-and described; a setting that would promise something untrue is refused. `server/topics/topics.py`
-changes the settings of a topic while the broker runs.
+    compaction_config.py     when a log is cleaned, and what stays
+    unused_log_config.py     settings that have no effect
+    log_config.py            the rest; reading and overriding all of them
+
+`LogConfig` joins the parts, so every setting is an attribute of it. A topic stores the settings that it
+overrides; all other settings come from the broker's defaults, which in turn come from broker-wide
+synonyms such as `log.segment.bytes`. `server/topics/topics.py` changes the settings of a topic while the
+broker runs.
 
 Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonyms.java.
 """
@@ -12,19 +15,21 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonym
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from protocol.records.compression import Codec
+from storage.formats.compaction_config import CompactionConfig
 from storage.formats.config_property import (
     BOOLEAN,
-    DOUBLE,
+    DAY_MS,
+    HOUR_MS,
     INT,
     LIST,
     LONG,
     LONG_MAX,
+    MINUTE_MS,
     STRING,
     ConfigError,
     ConfigProperty,
@@ -36,15 +41,11 @@ from storage.formats.config_property import (
     properties_of,
 )
 from storage.formats.stored_codec import StoredCodec
-
-DAY_MS = 24 * 60 * 60 * 1000
-HOUR_MS = 60 * 60 * 1000
-MINUTE_MS = 60 * 1000
-THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
+from storage.formats.unused_log_config import UnusedLogConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(UnusedLogConfig, CompactionConfig):
     """The settings of one topic's logs. Immutable: a change makes a new object."""
 
     cleanup_policy: tuple[str, ...] = prop(
@@ -124,97 +125,6 @@ class LogConfig:
         unit="bytes",
         synonyms=(Synonym(name="message.max.bytes"),),
         doc="The largest record batch that is accepted, as it is sent (after compression).",
-    )
-    min_cleanable_dirty_ratio: float = prop(
-        "min.cleanable.dirty.ratio",
-        DOUBLE,
-        default=0.5,
-        at_least=0,
-        at_most=1,
-        synonyms=(Synonym(name="log.cleaner.min.cleanable.ratio"),),
-        doc="A compacted log is cleaned when more than this fraction of it was never cleaned. A lower"
-        " value wastes less space on duplicates, but gives the cleaner more work.",
-    )
-    min_compaction_lag_ms: int = prop(
-        "min.compaction.lag.ms",
-        LONG,
-        default=0,
-        at_least=0,
-        unit="ms",
-        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.ms"),),
-        doc="A record is not compacted away until this long after its append.",
-    )
-    min_compaction_lag_bytes: int = prop(
-        "min.compaction.lag.bytes",
-        LONG,
-        default=0,
-        at_least=0,
-        unit="bytes",
-        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.bytes"),),
-        doc="This many bytes at the log's end are not compacted, in whole segments, for at most"
-        " max.compaction.lag.ms. Together with min.compaction.lag.ms the larger part stays. A"
-        " property of Kompakt's own.",
-    )
-    max_compaction_lag_ms: int = prop(
-        "max.compaction.lag.ms",
-        LONG,
-        default=LONG_MAX,
-        at_least=1,
-        unit="ms",
-        synonyms=(Synonym(name="log.cleaner.max.compaction.lag.ms"),),
-        doc="A log is cleaned, at any dirty ratio, once a record has waited this long; an active"
-        " segment rolls in time for that, with or without appends.",
-    )
-    compaction_idle_roll_ms: int = prop(
-        "compaction.idle.roll.ms",
-        LONG,
-        default=10 * MINUTE_MS,
-        at_least=-1,
-        unit="ms",
-        synonyms=(Synonym(name="log.cleaner.idle.roll.ms"),),
-        doc="The active segment of a compacted log without appends for this long rolls, so that it is"
-        " cleaned, if with it the dirty ratio is above min.cleanable.dirty.ratio; -1: only"
-        " segment.bytes, segment.ms and max.compaction.lag.ms roll it. Specific to Kompakt.",
-    )
-    delete_retention_ms: int = prop(
-        "delete.retention.ms",
-        LONG,
-        default=DAY_MS,
-        at_least=0,
-        unit="ms",
-        synonyms=(Synonym(name="log.cleaner.delete.retention.ms"),),
-        doc="How long a tombstone stays after it was first cleaned. A consumer that reads from the start"
-        " must reach the end within this time to be sure to see every deletion.",
-    )
-    compaction_hold_groups: tuple[str, ...] = prop(
-        "compaction.hold.groups",
-        LIST,
-        default=("__mirror.*",),
-        synonyms=(Synonym(name="log.cleaner.hold.groups"),),
-        doc="Groups, by name or by prefix with a *, that never miss a deletion, however far they lag:"
-        " tombstones and transaction markers at and above the least offset that such a group has"
-        " committed stay beyond delete.retention.ms. Their committed offsets do not expire. By default"
-        " the links of mirrors. Specific to Kompakt.",
-    )
-    compaction_hold_max_ms: int = prop(
-        "compaction.hold.max.ms",
-        LONG,
-        default=7 * DAY_MS,
-        at_least=1,
-        unit="ms",
-        synonyms=(Synonym(name="log.cleaner.hold.max.ms"),),
-        doc="A group of compaction.hold.groups whose committed offset has not moved for this long,"
-        " though there is more to read, no longer holds tombstones. A mirror then has to be copied once"
-        " more from the start. Specific to Kompakt.",
-    )
-    compaction_unkeyed_records: str = prop(
-        "compaction.unkeyed.records",
-        STRING,
-        default="drop",
-        choices=("drop", "keep"),
-        doc="What cleaning does with records without a key, which a topic can hold from before it was"
-        " compacted: drop, as Kafka does, counted in the cleaner's metrics, or keep. A property of"
-        " Kompakt's own.",
     )
     retention_ms: int = prop(
         "retention.ms",
@@ -323,15 +233,6 @@ class LogConfig:
         doc="A log is synced once a record has waited this long for it. Only used if flush.on.acks.all"
         " is false.",
     )
-    file_delete_delay_ms: int = prop(
-        "file.delete.delay.ms",
-        LONG,
-        default=60_000,
-        at_least=0,
-        unit="ms",
-        synonyms=(Synonym(name="log.segment.delete.delay.ms"),),
-        doc="Has no effect: a deleted segment's file is removed when its last reader is done.",
-    )
     preallocate: bool = prop(
         "preallocate",
         BOOLEAN,
@@ -349,69 +250,6 @@ class LogConfig:
         synonyms=(Synonym(name="min.insync.replicas"),),
         doc="How many replicas must hold a record before acks=all is answered. A partition has"
         " one replica here, so acks=all is refused above 1.",
-    )
-    unclean_leader_election_enable: bool = prop(
-        "unclean.leader.election.enable",
-        BOOLEAN,
-        default=False,
-        synonyms=(Synonym(name="unclean.leader.election.enable"),),
-        doc="Whether a replica that is not in sync may lead. Has no effect with one replica.",
-    )
-    message_downconversion_enable: bool = prop(
-        "message.downconversion.enable",
-        BOOLEAN,
-        default=True,
-        synonyms=(Synonym(name="log.message.downconversion.enable"),),
-        doc="Has no effect, as in Kafka since 4.0: records are always sent as they are stored.",
-    )
-    leader_replication_throttled_replicas: tuple[str, ...] = prop(
-        "leader.replication.throttled.replicas",
-        LIST,
-        default=(),
-        doc="Replicas whose replication is throttled at the leader. Has no effect with one replica.",
-    )
-    follower_replication_throttled_replicas: tuple[str, ...] = prop(
-        "follower.replication.throttled.replicas",
-        LIST,
-        default=(),
-        doc="Replicas whose replication is throttled at the follower. Has no effect with one replica.",
-    )
-    remote_storage_enable: bool = prop(
-        "remote.storage.enable",
-        BOOLEAN,
-        default=False,
-        choices=("false",),
-        doc="Tiered storage, which is not offered.",
-    )
-    remote_log_copy_disable: bool = prop(
-        "remote.log.copy.disable",
-        BOOLEAN,
-        default=False,
-        doc="Has no effect without tiered storage: whether new data of a tiered topic stays local.",
-    )
-    remote_log_delete_on_disable: bool = prop(
-        "remote.log.delete.on.disable",
-        BOOLEAN,
-        default=False,
-        doc="Has no effect without tiered storage: whether disabling it deletes the tiered data.",
-    )
-    local_retention_ms: int = prop(
-        "local.retention.ms",
-        LONG,
-        default=-2,
-        at_least=-2,
-        unit="ms",
-        synonyms=(Synonym(name="log.local.retention.ms"),),
-        doc="Has no effect without tiered storage; -2 means the same as retention.ms.",
-    )
-    local_retention_bytes: int = prop(
-        "local.retention.bytes",
-        LONG,
-        default=-2,
-        at_least=-2,
-        unit="bytes",
-        synonyms=(Synonym(name="log.local.retention.bytes"),),
-        doc="Has no effect without tiered storage; -2 means the same as retention.bytes.",
     )
 
     mirror_link: str = prop(
@@ -436,7 +274,6 @@ class LogConfig:
         doc="Whether a mirror is compacted as its cleanup.policy says, by this broker and at its own"
         " times. Off, it keeps the full history while the source forgets. Specific to Kompakt.",
     )
-
     mirror_local_properties: tuple[str, ...] = prop(
         "mirror.local.properties",
         LIST,
@@ -459,11 +296,6 @@ class LogConfig:
     def policy_compacts(self) -> bool:
         """Whether the policy holds compact; on a mirror mirror.compaction decides, too."""
         return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
-
-    @property
-    def keeps_unkeyed_records(self) -> bool:
-        """Whether the cleaner keeps records without a key."""
-        return self.compaction_unkeyed_records == "keep"
 
     @property
     def is_deleted(self) -> bool:
@@ -515,36 +347,11 @@ class LogConfig:
         if values.get("internal_segment_bytes") is not None:
             values["segment_bytes"] = values["internal_segment_bytes"]
         config = dataclasses.replace(defaults, **values)
-        config._check_together()
+        config.check_throttled()
+        config.check_compaction()
         return config
 
     def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
         """Yield every property with its value."""
         for field, declared in properties_of(type(self)).items():
             yield declared, getattr(self, field)
-
-    def _check_together(self) -> None:
-        _check_throttled("leader", self.leader_replication_throttled_replicas)
-        _check_throttled("follower", self.follower_replication_throttled_replicas)
-        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise ConfigError(
-                "conflict topic config setting"
-                f" min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
-                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
-            )
-        for pattern in self.compaction_hold_groups:
-            if "*" in pattern[:-1] or pattern in ("", "*"):
-                raise ConfigError(
-                    f"Invalid value {pattern[:100]!r} for configuration compaction.hold.groups: must be"
-                    " the name of a group, or a prefix of one or more characters followed by *"
-                )
-
-
-def _check_throttled(role: str, replicas: tuple[str, ...]) -> None:
-    """Raise ConfigError unless the text means all replicas or is a list of them."""
-    if replicas != ("*",) and not all(map(THROTTLED_REPLICA.fullmatch, replicas)):
-        raise ConfigError(
-            f"Invalid value {','.join(replicas)[:100]!r} for configuration"
-            f" {role}.replication.throttled.replicas: must be the literal '*' or a list of replicas"
-            " in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        )

@@ -32,8 +32,8 @@ from storage.log.directory_start import (
 from storage.log.log import PartitionLog
 from storage.log.new_logs import NewLogs
 from storage.log.opening import LogOpening, open_log, plan_log
-from storage.log.start_reserve import keep_reserve
 from storage.recovery.progress import RecoveryProgress
+from storage.recovery.start_reserve import keep_reserve
 from storage.recovery.was_used import was_used
 from storage.segment.files import Background
 from storage.state.log_states import PRODUCER_EXPIRATION_MS

@@ -26,7 +26,7 @@ from storage.files.paths import (
     parse_topic_directory,
 )
 from storage.formats.meta_properties import MetaProperties, read_meta_properties
-from storage.log.start_reserve import release_reserve
+from storage.recovery.start_reserve import release_reserve
 
 _log = logging.getLogger("storage.log.directory_start")
 

@@ -1,14 +1,16 @@
-"""A partition's log: appends to it, and the way to its reads, its syncs and its commits.
+"""A partition's log: its state, and the way to its appends, its reads, its syncs and its commits.
 
 The loop's thread appends, reads and rolls. Worker threads sync the log, commit manifests, swap in
 cleaned segments, and delete. Work that an append causes but need not wait for (sealing a segment,
 committing the roll) runs in the background. Each part of the state has one owner:
 
+    appender.py       the configuration and the leader epoch, by which it appends and rolls
     offsets.py        the offsets between which `reader.py` reads
     segment_list.py   the segments in memory, and what of them is not synced
-    commits.py        the manifest; `start.py`, `cleaning.py` and `truncate.py` commit through it
+    syncs.py          how long appends have been waiting for a sync
+    commits.py        the manifest; `log_start.py`, `cleaning.py` and `truncate.py` commit through it
     new_files.py      the files of a new log, until they are safe
-    service.py        whether the log is in service
+    log_service.py    whether the log is in service
     ../state/         the producers, the transactions and the epochs
 """
 
@@ -17,50 +19,32 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from protocol.records.batch_header import BatchHeader, read_header, stamp
-from protocol.records.batch_scan import StopReason
-from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset, ProducerId
-from protocol.wire.value_class import value_class
-from storage.batches.batch_run import BatchRun
-from storage.batches.gap_batch import gap_batch
-from storage.batches.validate import Refused, ValidationRules, ValidBatch
-from storage.files.errors import NoSpace, StorageError
+from protocol.wire.numbers import Epoch, Offset
+from storage.batches.validate import ValidationRules
 from storage.files.files import BegunSync, FileSystem, remove_tree_durably
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN
 from storage.formats.topic_partition import TopicPartition
+from storage.log.appender import LogAppender
 from storage.log.cleaning import LogCleaning
 from storage.log.cleaning_view import CleaningView, cleaning_view
 from storage.log.commits import LogCommits
-from storage.log.flush import Unsynced
 from storage.log.log_service import LogService
 from storage.log.log_start import DeletedSegment, LogStart
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
 from storage.log.replacement import LogParts, Replacement
-from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll, run_bytes_max
 from storage.log.segment_list import SegmentList
+from storage.log.syncs import LogSyncs
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.segment.segment import Segment
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.log_states import LogStates
-from storage.state.producer_state import Duplicate, ProducerStates
+from storage.state.producer_state import ProducerStates
 from storage.threads import any_thread, loop_thread
-
-
-@value_class
-class Appended:
-    """A batch that was appended, or was in the log before (`duplicate`): offsets [base, next)."""
-
-    base_offset: Offset
-    next_offset: Offset
-    log_append_time_ms: int = -1
-    duplicate: bool = False
 
 
 @any_thread
@@ -70,15 +54,13 @@ class PartitionLog:
     __slots__ = (
         "_commits",
         "_fs",
-        "_jitter",
         "_list",
         "_offsets",
         "_service",
         "_states",
-        "_unsynced",
-        "config",
+        "_syncs",
+        "appender",
         "identity",
-        "leader_epoch",
         "new_files",
         "reader",
     )
@@ -112,17 +94,24 @@ class PartitionLog:
         self._commits = commits
         self._states = states
         self._service = service
-        self._unsynced = Unsynced(offsets.end)
-        self._jitter = jitter
+        self._syncs = LogSyncs(offsets, segment_list, service)
         self.identity = identity
         self.new_files = new_files
         """Its files while it is new: a crash may take them until they are safe."""
         self.reader = LogReader(offsets, segment_list, states, service, leader_epoch=leader_epoch)
         """Reads from the log."""
-        # State
-        self.config = config
-        self.leader_epoch = leader_epoch
-        """The epoch in which this broker leads; above those of all batches that clients can read."""
+        self.appender = LogAppender(
+            config,
+            offsets,
+            segment_list,
+            commits,
+            states,
+            self._syncs,
+            service,
+            leader_epoch=leader_epoch,
+            jitter=jitter,
+        )
+        """Appends to the log."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -141,6 +130,16 @@ class PartitionLog:
     def directory(self) -> str:
         """The directory that holds its files."""
         return self.identity.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """Its topic's settings; `update_config` changes them."""
+        return self.appender.config
+
+    @property
+    def leader_epoch(self) -> Epoch:
+        """The epoch in which this broker leads; above those of all batches that clients can read."""
+        return self.appender.leader_epoch
 
     @property
     def log_start_offset(self) -> Offset:
@@ -219,59 +218,6 @@ class PartitionLog:
         return ValidationRules(self.topic_partition, self.config, now_ms)
 
     @loop_thread
-    def append_as_leader(self, batch: ValidBatch, *, now_ms: int) -> Appended | Refused:
-        """Stamp the batch with its offsets and the leader epoch, and write it.
-
-        A duplicate of one of its producer's last five batches is not written again; the result has the
-        offsets of the first one.
-
-        Raises:
-            LogOffline: the log or its directory is out of service.
-            DiskError: the write failed, and nothing of the batch is in the log.
-        """
-        self._service.check_online()
-        verdict = self._states.producers.check_append(batch.header, batch.marker)
-        if isinstance(verdict, Duplicate):
-            next_offset = Offset(verdict.last_offset + 1)
-            return Appended(verdict.base_offset, next_offset, duplicate=True)
-        if verdict is not ErrorCode.NONE:
-            return self._refuse(batch, verdict)
-        base_offset = self._offsets.end
-        last_offset = Offset(base_offset + batch.header.last_offset - batch.header.base_offset)
-        stamp(batch.view, base_offset=base_offset, leader_epoch=self.leader_epoch)
-        self._states.assign_epoch(self.leader_epoch, base_offset)
-        self._write(batch, last_offset, now_ms)
-        return Appended(base_offset, self._offsets.end, batch.log_append_time_ms)
-
-    @loop_thread
-    def append_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: Epoch,
-        *,
-        is_commit: bool,
-        coordinator_epoch: Epoch,
-        now_ms: int,
-    ) -> Appended | Refused:
-        """Write the COMMIT or ABORT that ends a producer's transaction in this partition.
-
-        The marker is written even if the producer has no open transaction here: it raises the epoch.
-        A producer epoch below the one in the log is refused with INVALID_PRODUCER_EPOCH, a coordinator
-        epoch below that of the producer's last marker with TRANSACTION_COORDINATOR_FENCED.
-
-        Raises like `append_as_leader`.
-        """
-        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
-        batch = build_control_batch(
-            TransactionMarker(type=kind, coordinator_epoch=coordinator_epoch),
-            timestamp=now_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-        )
-        valid = ValidBatch(read_header(batch), memoryview(batch))
-        return self.append_as_leader(valid, now_ms=now_ms)
-
-    @loop_thread
     def lead_above(self, epoch: Epoch) -> None:
         """Lead with an epoch above `epoch`, which batches of another broker have.
 
@@ -279,124 +225,9 @@ class PartitionLog:
         otherwise lead with an epoch that such batches have.
         """
         if self.leader_epoch <= epoch:
-            self.leader_epoch = Epoch(epoch + 1)
-            self.reader.lead_in(self.leader_epoch)
-
-    @loop_thread
-    def append_as_follower(self, run: BatchRun, *, now_ms: int) -> Appended:
-        """Write a checked run of batches with the offsets and epochs that a leader gave them.
-
-        Gaps are legal. There is one write for each segment that the run touches, and everything else is
-        as if the batches had been appended one by one. If clients read the log, call `lead_above` first
-        for an epoch that is not below `leader_epoch`.
-
-        Raises:
-            ValueError: it begins below the log's end.
-            LogOffline: like `append_as_leader`.
-            DiskError: the write failed. The batches in earlier segments stay in the log.
-        """
-        self._service.check_online()
-        if run.base_offset < self._offsets.end:
-            raise ValueError(f"offset {run.base_offset} is below {self._offsets.end}")
-        rest = run.view
-        while len(rest):
-            rest = self._append_first_of(rest, now_ms)
-        return Appended(run.base_offset, self._offsets.end)
-
-    def _append_first_of(self, batches: memoryview, now_ms: int) -> memoryview:
-        """Write the batches that belong in the active segment; if none does, make way for the first.
-
-        Returns the batches that are left.
-        """
-        config, active = self.config, self._list.active
-        tally = active.tally(
-            index_interval_bytes=config.index_interval_bytes,
-            size_max=run_bytes_max(config, jitter=self._jitter),
-            index_bytes_max=config.segment_index_bytes,
-            is_checked=True,
-        )
-        is_over = is_old(active, config, jitter=self._jitter, now_ms=now_ms)
-        reason = StopReason.FULL if is_over else tally.feed(batches)
-        assert reason in (StopReason.END, StopReason.FULL), "the run was checked"
-        size = tally.position - active.size
-        if not size:
-            self._make_way(read_header(batches), now_ms)
-            return batches
-        active.append_run(batches[:size], tally, now_ms=now_ms)
-        self._states.appended_run(tally, now_ms=now_ms)
-        self._offsets.end = active.end_offset
-        self._unsynced.appended(now_ms)
-        assert self._offsets.end > self._offsets.high_watermark
-        return batches[size:]
-
-    def _make_way(self, header: BatchHeader, now_ms: int) -> None:
-        """Roll, because a follower's next batch does not belong in the active segment.
-
-        An empty segment never rolls. If its indexes cannot express the batch's relative offset, a gap
-        batch of the same epoch covers the offsets before the batch.
-        """
-        if self._list.active.size:
-            self.roll(now_ms)
-        else:
-            epoch = header.leader_epoch
-            self.advance_end(header.base_offset, now_ms=now_ms, leader_epoch=epoch)
-
-    @loop_thread
-    def advance_end(
-        self, offset: Offset, *, now_ms: int = UNKNOWN, leader_epoch: Epoch | None = None
-    ) -> None:
-        """Move the log's end over a gap, for example if the cleaner has removed the leader's tail.
-
-        Batches without records cover the gap, so that it is as durable as the data before it;
-        readers skip them.
-
-        Args:
-            leader_epoch: of the gap; None for the log's own, as a leader.
-
-        Raises:
-            LogOffline, DiskError: like `append_as_leader`.
-        """
-        self._service.check_online()
-        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        while self._offsets.end < offset:
-            last_offset = Offset(min(offset - 1, self._offsets.end + OFFSET_SPAN_MAX))
-            empty = memoryview(gap_batch(self._offsets.end, last_offset, epoch))
-            self._states.assign_epoch(epoch, self._offsets.end)
-            self._write(ValidBatch(read_header(empty), empty), last_offset, now_ms)
-
-    def _refuse(self, batch: ValidBatch, error_code: ErrorCode) -> Refused:
-        header = batch.header
-        text = (
-            f"Producer {header.producer_id} epoch {header.producer_epoch} sent sequence"
-            f" {header.base_sequence} to {self.topic_partition}: {error_code.message}"
-        )
-        return Refused(error_code=error_code, message=text, record_count=header.record_count)
-
-    def _write(self, batch: ValidBatch, last_offset: Offset, now_ms: int) -> None:
-        header = batch.header
-        active = self._list.active
-        if must_roll(
-            active,
-            self.config,
-            batch_bytes=len(batch.view),
-            last_offset=last_offset,
-            jitter=self._jitter,
-            now_ms=now_ms,
-        ):
-            self.roll(now_ms)
-            active = self._list.active
-        active.append(
-            batch.view,
-            last_offset=last_offset,
-            record_count=header.record_count,
-            max_timestamp=header.max_timestamp,
-            now_ms=now_ms,
-            index_interval_bytes=self.config.index_interval_bytes,
-        )
-        self._states.appended(batch, last_offset=last_offset, now_ms=now_ms)
-        self._offsets.end = active.end_offset
-        self._unsynced.appended(now_ms)
-        assert self._offsets.end > last_offset >= self._offsets.high_watermark
+            leader_epoch = Epoch(epoch + 1)
+            self.appender.leader_epoch = leader_epoch
+            self.reader.lead_in(leader_epoch)
 
     # ---------------------------------------------------------------- rolling
 
@@ -407,11 +238,7 @@ class PartitionLog:
         Called by a timer; it also forgets idle producers. Returns whether it rolled.
         """
         self._states.expire_producers(now_ms)
-        is_due = is_old(self._list.active, self.config, jitter=self._jitter, now_ms=now_ms)
-        if self.offline_reason is not None or not is_due:
-            return False
-        self.roll(now_ms)
-        return True
+        return self.appender.roll_if_old(now_ms)
 
     @loop_thread
     def roll(self, now_ms: int) -> None:
@@ -421,14 +248,7 @@ class PartitionLog:
             LogOffline, NoSpace: nothing has changed.
             DiskError: nothing has changed; the log's directory takes no new names and is offline.
         """
-        self._service.check_online()
-        if not self._list.active.size:
-            return
-        reserved_bytes = self.config.reserved_segment_bytes
-        with self._service.failing_with_the_disk(NoSpace):
-            producers = self._states.producers.copy()
-            self._list.roll(producers, now_ms, reserved_bytes=reserved_bytes)
-        self._service.in_background(self._commits.commit_rolls)
+        self.appender.roll(now_ms)
 
     # ---------------------------------------------------------------- durability
 
@@ -438,16 +258,7 @@ class PartitionLog:
         Raises:
             StorageError: final; the log's directory is offline.
         """
-        self._unsynced.sync_begins()
-        try:
-            end_offset = self._list.sync()
-        except StorageError as error:
-            if self._service.is_retired:
-                return self.high_watermark
-            self._service.fail(error)
-            raise
-        self._unsynced.synced(end_offset)
-        return end_offset
+        return self._syncs.sync()
 
     @loop_thread
     def begin_sync(self) -> BegunSync | None:
@@ -457,28 +268,11 @@ class PartitionLog:
         log's directory goes offline. Returns None if the log needs more than the fdatasync of one file:
         then use `sync`.
         """
-        active = self._list.only_unsynced()
-        if active is None:
-            return None
-        self._unsynced.sync_begins()
-        try:
-            begun = active.files.begin_sync()
-        except StorageError:
-            return None
-        if begun is None:
-            return None
-        end_offset = self._offsets.end
-
-        def end(error: int) -> None:
-            with self._service.failing_with_the_disk():
-                begun.end(error)
-            self._unsynced.synced(end_offset)
-
-        return BegunSync(begun.descriptor, end, begun.abandon)
+        return self._syncs.begin()
 
     def is_flush_due(self, now_ms: int = UNKNOWN) -> bool:
         """Returns whether flush.messages or, with a time, flush.ms asks for a sync."""
-        return self._unsynced.is_due(self.config, self.log_end_offset, now_ms)
+        return self._syncs.is_due(self.config, now_ms)
 
     @loop_thread
     def checkpoint(
@@ -588,7 +382,7 @@ class PartitionLog:
         """
         if _kept_records_rules(config) != _kept_records_rules(self.config):
             self._list.raise_generation()
-        self.config = config
+        self.appender.config = config
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the idle time after which producers are forgotten (producer.id.expiration.ms)."""
@@ -602,7 +396,7 @@ class PartitionLog:
         The log rolls, so that the state of its new segment is what a restart begins with.
 
         Raises:
-            LogOffline, DiskError: like `append_as_leader`.
+            LogOffline, DiskError: like `LogAppender.append_as_leader`.
         """
         self._service.check_online()
         self._states.forget_producers()
@@ -639,7 +433,7 @@ class PartitionLog:
             StorageError: the disk failed; the log's directory is offline.
         """
         self._commits.truncate_to(offset, keeps_keys=keeps_keys)
-        self._unsynced.truncated(self._offsets.end)
+        self._syncs.truncated()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything and continue at `offset`, which becomes the log's start and end.
@@ -647,7 +441,7 @@ class PartitionLog:
         A worker thread, while nothing is appended. Raises like `truncate_to`.
         """
         self._commits.truncate_fully_and_start_at(offset)
-        self._unsynced.truncated(self._offsets.end)
+        self._syncs.truncated()
 
     def replace_with(self, copy: PartitionLog, *, puts_aside: bool) -> str | None:
         """Make the records of a copy those of this log, by one manifest commit. A worker thread.
@@ -672,7 +466,7 @@ class PartitionLog:
         if copy.epochs.latest >= self.leader_epoch:
             raise ValueError(f"{self} does not lead above epoch {copy.epochs.latest} of its copy")
         aside = Replacement(self._fs, self._parts, copy._parts).run(puts_aside=puts_aside)
-        self._unsynced.replaced(self._offsets.end)
+        self._syncs.replaced()
         copy.retire()
         copy.wait_for_commit()
         with self._service.failing_with_the_disk():

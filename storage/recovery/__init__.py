@@ -1,1 +1,1 @@
-"""Recovery after an unclean stop, and the checkpoints that shorten it."""
+"""Recovery after an unclean stop, the checkpoints that shorten it, the disk space kept for it."""

@@ -21,7 +21,8 @@ from cleaner.rules.report import PassReport
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
 from storage.formats.log_config import LogConfig
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.opening import create_log
 from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
 from tests.harness.log_builder import KeyValue, batch_of, valid
@@ -104,7 +105,7 @@ class House:
         return log
 
     def append(self, log: PartitionLog, *pairs: KeyValue) -> None:
-        appended = log.append_as_leader(valid(batch_of(pairs)), now_ms=self.clock.now_ms())
+        appended = log.appender.append_as_leader(valid(batch_of(pairs)), now_ms=self.clock.now_ms())
         assert isinstance(appended, Appended)
         log.advance_high_watermark(log.sync())
 

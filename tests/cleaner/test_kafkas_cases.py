@@ -17,7 +17,7 @@ from cleaner.rules.pick import assess
 from protocol.wire.numbers import Offset
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from storage.log.opening import create_log
 from tests.harness.compacted_log import (
     CONFIG,
@@ -114,7 +114,7 @@ def test_keys_are_mapped_across_a_jump_of_seven_million_offsets() -> None:
     log = CompactedLog(replace(CONFIG, segment_bytes=120))
     log.append((b"0", b"0"))
     jump = 7_206_178
-    log.log.append_as_follower(
+    log.log.appender.append_as_follower(
         run_of(batch_of([(b"1", b"1"), (b"2", b"2"), (b"0", b"3")], base_offset=jump)),
         now_ms=log.now_ms,
     )
@@ -147,10 +147,10 @@ def test_offsets_that_are_missing_between_segments_are_passed() -> None:
     log = CompactedLog()
     for base_offset in (10, 30, 70):
         batch = batch_of([(b"a", b"1"), (b"b", b"1")], base_offset=base_offset)
-        log.log.append_as_follower(run_of(batch), now_ms=log.now_ms)
+        log.log.appender.append_as_follower(run_of(batch), now_ms=log.now_ms)
         log.make_durable()
         log.roll()
-        log.log.advance_end(Offset(base_offset + 15))
+        log.log.appender.advance_end(Offset(base_offset + 15))
         log.make_durable()
 
     assert log.clean().end_offset == 85
@@ -168,7 +168,7 @@ def test_a_cleaned_segment_of_a_preallocated_log_takes_no_more_than_its_batches(
         LocalFileSystem(), identity("orders", str(tmp_path / "orders/0")), config, opening()
     )
     for number in range(3):
-        log.append_as_leader(valid(batch_of([(b"a", b"%d" % number)])), now_ms=START_MS)
+        log.appender.append_as_leader(valid(batch_of([(b"a", b"%d" % number)])), now_ms=START_MS)
     log.advance_high_watermark(log.sync())
     assert Path(log.segments[0].path(LOG)).stat().st_blocks * 512 >= 1 << 20
     log.roll(START_MS)

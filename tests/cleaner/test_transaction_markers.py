@@ -223,7 +223,7 @@ def test_the_epoch_of_a_fenced_producer_survives_cleaning_and_a_crash() -> None:
         base_sequence=1,
         is_transactional=True,
     )
-    refused = log.log.append_as_leader(valid(batch), now_ms=log.now_ms)
+    refused = log.log.appender.append_as_leader(valid(batch), now_ms=log.now_ms)
     assert isinstance(refused, Refused)
     assert refused.error_code is ErrorCode.INVALID_PRODUCER_EPOCH
 

@@ -75,7 +75,7 @@ class FaultyWorkload(Workload):
     def _end_of_service(self) -> None:
         """The log refuses everything from here on; what a crash leaves now is what was promised."""
         with pytest.raises(LogOffline):
-            self.log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=self.now_ms)
+            self.log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=self.now_ms)
         with pytest.raises(LogOffline):
             self.log.reader.read(
                 Offset(0), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED

@@ -23,7 +23,8 @@ from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
 from protocol.wire.numbers import ProducerId
 from storage.files.errors import SwapRefused
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.opening import open_log
 from storage.segment.files import Background
 from tests.harness.compacted_log import (
@@ -126,7 +127,7 @@ def append_transaction(log: CompactedLog, key: bytes, *, aborted: bool) -> None:
         producer_epoch=0,
         leader_epoch=log.log.leader_epoch,
     )
-    log.log.append_as_follower(run_of(marker), now_ms=log.now_ms)
+    log.log.appender.append_as_follower(run_of(marker), now_ms=log.now_ms)
     log.make_durable()
 
 
@@ -302,7 +303,9 @@ class Traffic:
                 # Noted first: it may survive a crash in the middle of its append.
                 self.appended.append((log.log.log_end_offset, key, value))
                 batch = valid(batch_of([(key, value)]))
-                assert isinstance(log.log.append_as_leader(batch, now_ms=log.now_ms), Appended)
+                assert isinstance(
+                    log.log.appender.append_as_leader(batch, now_ms=log.now_ms), Appended
+                )
             case 2:
                 log.roll()
             case 3:

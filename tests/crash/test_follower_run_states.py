@@ -42,7 +42,7 @@ class History:
         for _ in range(8):
             batches = [bytes(self._source.batch()) for _ in range(self._random.randrange(1, 9))]
             self.batches += batches
-            self.log.append_as_follower(run_of(*batches), now_ms=0)
+            self.log.appender.append_as_follower(run_of(*batches), now_ms=0)
             if self._random.random() < 0.5:
                 self.synced_end = self.log.sync()
                 self.log.advance_high_watermark(Offset(self.synced_end))
@@ -94,7 +94,7 @@ def test_crash_at_any_moment_leaves_the_first_batches_and_their_states(seed: int
         whole = LogHome(MemoryFileSystem(), config=CONFIG).create(epoch=EPOCH + 1)
         batches = history.batches_up_to(log.log_end_offset)
         if batches:
-            whole.append_as_follower(run_of(*batches), now_ms=0)
+            whole.appender.append_as_follower(run_of(*batches), now_ms=0)
         whole.advance_high_watermark(whole.sync())
         assert states(log) == states(whole), what
         assert log.leader_epoch > max(log.epochs.latest, Epoch(0))

@@ -27,7 +27,8 @@ from server.coordination.transactions.metadata import (
 from server.coordination.transactions.transaction import Outcome, Transaction
 from server.coordination.transactions.transaction_table import TransactionEntry
 from storage.batches.validate import ValidBatch
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact
@@ -134,7 +135,7 @@ class TransactionsOnDisk:
         )
         log = log_of(self.world, partition)
         valid = ValidBatch(read_header(batch), memoryview(batch))
-        assert isinstance(log.append_as_leader(valid, now_ms=NOW_MS), Appended)
+        assert isinstance(log.appender.append_as_leader(valid, now_ms=NOW_MS), Appended)
         SyncAtOnce().appended(log)
         self.sequences[producer, partition] = sequence + 1
 

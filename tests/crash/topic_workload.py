@@ -18,7 +18,7 @@ from server.topics.creation import NewTopic
 from server.topics.mirrors import LINK, SOURCE_ID, without_own
 from server.topics.topic import OfflineLog, Topic
 from storage.files.paths import topic_id_text
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -176,7 +176,7 @@ class TopicWorkload:
         log = self.random.choice(topic.logs())
         value = self.random.randbytes(self.random.randrange(1, 300))
         self.expected.topics[topic.name].partitions[log.topic_partition.partition].append(value)
-        appended = log.append_as_leader(valid(batch_of([(b"key", value)])), now_ms=NOW_MS)
+        appended = log.appender.append_as_leader(valid(batch_of([(b"key", value)])), now_ms=NOW_MS)
         assert isinstance(appended, Appended)
         if self.random.random() < 0.2:
             log.roll(NOW_MS)

@@ -19,7 +19,8 @@ from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.files.errors import SwapRefused
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.retention import decide_retention
 from storage.segment.cleaned_segment import CleanedSegment, discard_staged
 from storage.segment.key_sidecar_writer import KeySidecarWriter
@@ -182,7 +183,7 @@ class Workload:
         # What is written may be found from here on, whether or not the append returns.
         sent = enumerate(zip(times, pairs, strict=True))
         self.records.update({first + at: (time, *pair) for at, (time, pair) in sent})
-        appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        appended = self.log.appender.append_as_leader(valid(batch), now_ms=self.now_ms)
         assert isinstance(appended, Appended)
         assert not appended.duplicate
         assert (appended.base_offset, appended.next_offset) == (first, first + len(pairs))
@@ -205,7 +206,7 @@ class Workload:
         sent = enumerate(zip(times, pairs, strict=True))
         self.records.update({first + at: (time, *pair) for at, (time, pair) in sent})
         self.transactions.send(producer, range(first, first + len(pairs)))
-        appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        appended = self.log.appender.append_as_leader(valid(batch), now_ms=self.now_ms)
         assert appended == Appended(first, Offset(first + len(pairs)))
 
     def end_transaction(self) -> None:
@@ -216,7 +217,7 @@ class Workload:
         record = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))
         self.records[first] = (self.now_ms, *record)
         self.transactions.end(producer, first, is_commit=is_commit)
-        appended = self.log.append_marker(
+        appended = self.log.appender.append_marker(
             ProducerId(producer),
             Epoch(0),
             is_commit=is_commit,

@@ -30,7 +30,9 @@ class KompaktLog:
         return self._home.log.clean_offset
 
     def append(self, batch: bytes) -> None:
-        self._home.log.append_as_follower(run_of(bytearray(batch)), now_ms=self._home.now_ms)
+        self._home.log.appender.append_as_follower(
+            run_of(bytearray(batch)), now_ms=self._home.now_ms
+        )
         self._home.make_durable()
 
     def roll(self) -> None:

@@ -24,7 +24,7 @@ from storage.batches.validate import ValidBatch
 from storage.files.files import unlink_if_there
 from storage.files.paths import checkpoint_path
 from storage.formats.log_config import LogConfig
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from storage.log.opening import open_log
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, identity, meter_of, opening
 from tests.harness.memory_fs import MemoryFileSystem
@@ -178,7 +178,7 @@ class CheckpointedLog(CompactedLog):
 
     def end(self, producer_id: int, *, is_commit: bool, epoch: int = 0) -> None:
         """Append a marker."""
-        appended = self.log.append_marker(
+        appended = self.log.appender.append_marker(
             ProducerId(producer_id),
             Epoch(epoch),
             is_commit=is_commit,

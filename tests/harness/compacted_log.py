@@ -31,7 +31,8 @@ from storage.files.paths import KEYS
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.topic_partition import TopicPartition
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.opening import LogOpening, create_log, open_log
 from storage.segment.files import Background
 from storage.segment.reader import Isolation
@@ -179,7 +180,7 @@ class CompactedLog:
         return self.append_batch(valid(batch))
 
     def append_batch(self, batch: ValidBatch) -> Appended:
-        appended = self.log.append_as_leader(batch, now_ms=self.now_ms)
+        appended = self.log.appender.append_as_leader(batch, now_ms=self.now_ms)
         assert isinstance(appended, Appended), appended
         self.make_durable()
         return appended

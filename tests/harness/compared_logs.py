@@ -64,9 +64,9 @@ class ComparedLogs:
             end = headers_in(data)[-1].next_offset if data else log.high_watermark
             data = data if change is None else changed(data, change)
             if data:
-                mirror.append_as_follower(run_of(data), now_ms=self.mirror.now_ms)
+                mirror.appender.append_as_follower(run_of(data), now_ms=self.mirror.now_ms)
             if mirror.log_end_offset < end:
-                mirror.advance_end(Offset(end))
+                mirror.appender.advance_end(Offset(end))
         self.mirror.make_durable()
 
     async def verify(

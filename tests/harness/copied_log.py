@@ -125,7 +125,7 @@ class CopiedLog:
     def skip(self) -> None:
         """The records at the end were cleaned at the source."""
         end = Offset(self.end + self.random.randrange(1, 6))
-        self.log.advance_end(end, now_ms=self.now_ms, leader_epoch=self._epoch())
+        self.log.appender.advance_end(end, now_ms=self.now_ms, leader_epoch=self._epoch())
 
     def append(self) -> None:
         producer = self.random.choice(PLAIN)
@@ -146,7 +146,7 @@ class CopiedLog:
             marker, timestamp=self.now_ms, producer_id=ProducerId(producer), producer_epoch=Epoch(0)
         )
         stamp(batch, base_offset=first, leader_epoch=self._epoch())
-        self.log.append_as_follower(run_of(batch), now_ms=self.now_ms)
+        self.log.appender.append_as_follower(run_of(batch), now_ms=self.now_ms)
         self.records[first] = (self.now_ms, *write_transaction_marker(marker))
         self.transactions.end(producer, first, is_commit=is_commit)
 
@@ -164,7 +164,7 @@ class CopiedLog:
             base_sequence=sequence,
             is_transactional=is_transactional,
         )
-        self.log.append_as_follower(run_of(batch), now_ms=self.now_ms)
+        self.log.appender.append_as_follower(run_of(batch), now_ms=self.now_ms)
         if sequence >= 0:
             self.sequences[producer] = sequence + count
             self.sent.setdefault(producer, []).append((read_header(batch), first))

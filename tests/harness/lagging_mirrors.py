@@ -57,9 +57,9 @@ class Mirror:
         end = self.log.log.log_end_offset
         data = read_bytes(source.log, end, 1)
         if not data:
-            self.log.log.advance_end(source.log.log_end_offset, now_ms=self.log.now_ms)
+            self.log.log.appender.advance_end(source.log.log_end_offset, now_ms=self.log.now_ms)
         else:
-            self.log.log.append_as_follower(run_of(data), now_ms=self.log.now_ms)
+            self.log.log.appender.append_as_follower(run_of(data), now_ms=self.log.now_ms)
         self.log.make_durable()
 
     def has_caught_up(self, source: CompactedLog) -> bool:

@@ -23,7 +23,8 @@ from server.coordination.producer import Producer
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from server.runtime.executors import Executor
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.sync_rounds import SyncRounds
 from storage.segment.reader import Isolation
 from tests.harness.served_broker import NOW_MS
@@ -95,7 +96,7 @@ async def write_marker(
     log: PartitionLog, group_commit: GroupCommit, producer: Producer, *, is_commit: bool
 ) -> None:
     """Append a marker, and wait until it is durable."""
-    appended = log.append_marker(
+    appended = log.appender.append_marker(
         ProducerId(producer.id),
         Epoch(producer.epoch),
         is_commit=is_commit,

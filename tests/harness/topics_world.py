@@ -18,8 +18,9 @@ from storage.batches.validate import ValidBatch, validate_batch
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
 from storage.formats.log_config import LogConfig
+from storage.log.appender import Appended
 from storage.log.directory import LogDirectory
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from storage.log.new_logs import NewLogs
 from storage.recovery.progress import RecoveryProgress
 from tests.harness.served_broker import NOW_MS, batch_of
@@ -161,4 +162,4 @@ def append(topic: Topic, value: bytes = b"v", partition: int = 0) -> None:
     view = memoryview(batch_of(1, value=value))
     batch = validate_batch(view, log.validation_rules(now_ms=FixedClock().now_ms()))
     assert isinstance(batch, ValidBatch)
-    assert isinstance(log.append_as_leader(batch, now_ms=FixedClock().now_ms()), Appended)
+    assert isinstance(log.appender.append_as_leader(batch, now_ms=FixedClock().now_ms()), Appended)

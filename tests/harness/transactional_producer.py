@@ -5,7 +5,7 @@ from __future__ import annotations
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
 from protocol.wire.numbers import Epoch, ProducerId
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import KeyValue, batch_of, valid
 
@@ -47,7 +47,7 @@ class TransactionalProducer:
         return self.abort()
 
     def _end(self, kind: ControlType) -> int:
-        appended = self._log.log.append_marker(
+        appended = self._log.log.appender.append_marker(
             ProducerId(self._producer_id),
             Epoch(self._producer_epoch),
             is_commit=kind is ControlType.COMMIT,

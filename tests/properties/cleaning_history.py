@@ -146,7 +146,7 @@ class History:
             producer_epoch=0,
             leader_epoch=self.log.log.leader_epoch,
         )
-        self.log.log.append_as_follower(run_of(marker), now_ms=self.log.now_ms)
+        self.log.log.appender.append_as_follower(run_of(marker), now_ms=self.log.now_ms)
         self.log.make_durable()
         for each in self.written.values():
             if each.producer == producer and each.outcome is None:

@@ -15,7 +15,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import Refused
 from storage.files.errors import SwapRefused
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from storage.state.producer_state import BATCHES_KEPT
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, run_of, valid
@@ -79,7 +79,7 @@ class LogOperations(RuleBasedStateMachine):
         times = range(self.clock, self.clock + len(pairs))
         batch = batch_of(pairs, timestamps=times, **producer)
         sent = bytes(batch)
-        appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        appended = self.log.appender.append_as_leader(valid(batch), now_ms=self.now_ms)
         assert appended == Appended(Offset(self.end), Offset(self.end + len(pairs)))
         for at, (key, value) in enumerate(pairs):
             self.records[self.end + at] = (times[at], key, value)
@@ -108,7 +108,7 @@ class LogOperations(RuleBasedStateMachine):
     @rule(producer=TRANSACTIONAL, is_commit=st.booleans())
     def end_transaction(self, producer: int, is_commit: bool) -> None:
         """A marker, also for a producer that has nothing open."""
-        appended = self.log.append_marker(
+        appended = self.log.appender.append_marker(
             ProducerId(producer),
             Epoch(0),
             is_commit=is_commit,
@@ -129,7 +129,9 @@ class LogOperations(RuleBasedStateMachine):
         if back >= len(sent):
             return
         again = sent[-1 - back]
-        answer = self.log.append_as_leader(valid(bytearray(again.batch)), now_ms=self.now_ms)
+        answer = self.log.appender.append_as_leader(
+            valid(bytearray(again.batch)), now_ms=self.now_ms
+        )
         if back < BATCHES_KEPT:
             assert answer == Appended(Offset(again.base), Offset(again.end), duplicate=True)
         else:
@@ -143,7 +145,7 @@ class LogOperations(RuleBasedStateMachine):
             return
         sequence = self.sequences[producer] + gap
         batch = batch_of(pairs, producer_id=producer, producer_epoch=0, base_sequence=sequence)
-        answer = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        answer = self.log.appender.append_as_leader(valid(batch), now_ms=self.now_ms)
         assert isinstance(answer, Refused)
         assert answer.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -168,12 +170,12 @@ class LogOperations(RuleBasedStateMachine):
             for at, (key, value) in enumerate(pairs):
                 self.records[base + at] = (1000 + at, key, value)
             self._appended(base, base + len(pairs))
-        appended = self.log.append_as_follower(run_of(*batches), now_ms=self.now_ms)
+        appended = self.log.appender.append_as_follower(run_of(*batches), now_ms=self.now_ms)
         assert appended == Appended(Offset(begin), Offset(self.end))
 
     @rule(gap=st.integers(0, 3))
     def advance_end(self, gap: int) -> None:
-        self.log.advance_end(Offset(self.end + gap))
+        self.log.appender.advance_end(Offset(self.end + gap))
         if gap:
             self.batches.append((self.end, self.end + gap))
         self.end += gap

@@ -103,7 +103,7 @@ def append_one(log: PartitionLog, batch: bytearray, now_ms: int) -> None:
     """Append one batch as a leader's appends do it, with the offsets and the epoch that it has."""
     one = valid(batch)
     log._states.assign_epoch(one.header.leader_epoch, one.header.base_offset)
-    log._write(one, one.header.last_offset, now_ms)
+    log.appender._write(one, one.header.last_offset, now_ms)
 
 
 def contents(log: PartitionLog) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def test_run_equals_its_batches_one_by_one(seed: int, config: LogConfig, count: 
         now_ms += random.choice((0, 1, 20))
         batches = [source.batch() for _ in range(min(left, random.choice((1, 2, 5, 30))))]
         left -= len(batches)
-        by_runs.append_as_follower(run_of(*batches), now_ms=now_ms)
+        by_runs.appender.append_as_follower(run_of(*batches), now_ms=now_ms)
         for batch in batches:
             append_one(by_ones, batch, now_ms)
         if random.random() < 0.5:
@@ -189,7 +189,7 @@ def test_run_across_a_gap_that_no_index_can_express_is_in_segments_that_can(gap:
     log = home.create(epoch=EPOCH)
     pairs = [(b"k", b"v")]
     places = (0, 1, gap, gap + 1, 2 * gap, 2 * gap + 7)
-    log.append_as_follower(
+    log.appender.append_as_follower(
         run_of(*[batch_of(pairs, base_offset=at, leader_epoch=3) for at in places]), now_ms=0
     )
     log.sync()
@@ -214,7 +214,7 @@ def test_run_takes_one_write_for_each_segment() -> None:
             writes.append(path)
 
     disk.on_operation = note
-    log.append_as_follower(run_of(*batches), now_ms=0)
+    log.appender.append_as_follower(run_of(*batches), now_ms=0)
 
     assert writes == [segment.path(LOG) for segment in log.segments]
     assert len(writes) > 2

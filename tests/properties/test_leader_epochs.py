@@ -17,8 +17,9 @@ from protocol.wire.numbers import Epoch, Offset
 from storage.files.paths import LOG
 from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
+from storage.log.appender import Appended
 from storage.log.directory import LogDirectory
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of, headers_in, run_of, valid
 from tests.harness.log_home import SMALL, Deferred
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -60,7 +61,7 @@ class Replica:
         )
         if run.last_epoch >= self.log.leader_epoch:
             self.lead_above(run.last_epoch)
-        self.log.append_as_follower(run, now_ms=0)
+        self.log.appender.append_as_follower(run, now_ms=0)
 
     def lead_above(self, epoch: Epoch) -> None:
         self.directory.raise_epoch(epoch)
@@ -68,7 +69,9 @@ class Replica:
 
     def write(self) -> None:
         """Append a batch as the leader."""
-        assert isinstance(self.log.append_as_leader(valid(batch_of(PAIRS)), now_ms=0), Appended)
+        assert isinstance(
+            self.log.appender.append_as_leader(valid(batch_of(PAIRS)), now_ms=0), Appended
+        )
 
 
 def epochs_in(log: PartitionLog) -> list[int]:

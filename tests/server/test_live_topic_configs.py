@@ -263,7 +263,7 @@ async def segment_ms(path: Path) -> None:
 
 async def segment_jitter_ms(path: Path) -> None:
     async with orders(path, {}, segment_ms=str(HOUR_MS)) as topic:
-        topic.log._jitter = 1.0
+        topic.log.appender._jitter = 1.0
         await topic.produce()
         await a_while()
         assert len(topic.log.segments) == 1

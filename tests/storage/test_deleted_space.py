@@ -21,7 +21,8 @@ from storage.files.local_files import LocalFileSystem
 from storage.files.open_files import ACTIVE, SEALED
 from storage.files.paths import KEYS, LOG
 from storage.formats.log_config import LogConfig
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.held_files import bytes_held, deleted_but_open, open_descriptors
@@ -108,7 +109,7 @@ def filled(home: LogHome) -> PartitionLog:
     log = home.create()
     for number in range(SEGMENTS):
         batch = batch_of([(b"key%d" % number, bytes(VALUE_BYTES))], timestamps=[number])
-        assert isinstance(log.append_as_leader(valid(batch), now_ms=number), Appended)
+        assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=number), Appended)
         log.roll(number)
     log.advance_high_watermark(log.sync())
     for segment in log.cleaning_view().segments:
@@ -168,7 +169,7 @@ def test_deletion_gives_descriptors_and_disk_back_once_the_last_reader_lets_go(
 def test_deletion_of_a_topic_closes_unsynced_files(home: LogHome, tmp_path: Path) -> None:
     log = home.create()
     batch = batch_of([(b"k", bytes(VALUE_BYTES))])
-    assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+    assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
 
     topic_deleted(log)
 
@@ -181,7 +182,7 @@ def test_sync_under_way_keeps_a_deleted_topics_file_open_to_its_end(
 ) -> None:
     log = home.create()
     batch = batch_of([(b"k", b"v")])
-    assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+    assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
     begun = log.begin_sync()
     assert begun is not None
 

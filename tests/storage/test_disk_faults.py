@@ -16,7 +16,7 @@ from storage.files.errors import CorruptLog, DiskError, LogOffline, MissingFile,
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import OFFSET_INDEX, TIME_INDEX
 from storage.formats.manifest import decode
-from storage.log.log import Appended
+from storage.log.appender import Appended
 from tests.harness.faults import FOR_EVER
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
@@ -36,7 +36,7 @@ class Machine:
 
     def append(self) -> None:
         batch = batch_of([(b"key", bytes(40))])
-        assert isinstance(self.log.append_as_leader(valid(batch), now_ms=0), Appended)
+        assert isinstance(self.log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
 
     def append_for_ever(self) -> None:
         while True:

@@ -10,7 +10,8 @@ from protocol.records.record_batch import read_marker
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import Refused
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from tests.harness.compacted_log import CompactedLog, read_bytes
 from tests.harness.log_builder import batch_of, records_in, valid
 from tests.harness.transactional_producer import TransactionalProducer
@@ -26,7 +27,7 @@ def mark(
     is_commit: bool = True,
     coordinator_epoch: int = 3,
 ) -> Appended | Refused:
-    return log.append_marker(
+    return log.appender.append_marker(
         ProducerId(producer_id),
         Epoch(epoch),
         is_commit=is_commit,
@@ -81,7 +82,7 @@ def test_marker_of_an_unknown_producer_is_written_and_fences() -> None:
     log = CompactedLog()
     assert isinstance(mark(log.log, epoch=2), Appended)
     late = batch_of([(b"k", b"v")], producer_id=7, producer_epoch=1, base_sequence=0)
-    assert refusal(log.log.append_as_leader(valid(late), now_ms=1)) is (
+    assert refusal(log.log.appender.append_as_leader(valid(late), now_ms=1)) is (
         ErrorCode.INVALID_PRODUCER_EPOCH
     )
 

@@ -23,7 +23,8 @@ from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import Delete, Put
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.replacement import Replacement
 from tests.harness import on_disk_reader, on_disk_sidecars
 from tests.harness.copied_log import begin_copy
@@ -261,7 +262,7 @@ class OnDisk:
                 producer_epoch=-1 if producer_id < 0 else 2,
                 base_sequence=sequence + number if producer_id >= 0 else -1,
             )
-            assert isinstance(self.log.append_as_leader(valid(batch), now_ms=0), Appended)
+            assert isinstance(self.log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
         self.log.advance_high_watermark(self.log.sync())
 
     def clean(self, keep: Callable[[Record], bool], *, clean_offset: int) -> int:
@@ -358,7 +359,7 @@ def test_key_sidecars_are_as_described(tmp_path: Path) -> None:
     disk = OnDisk(tmp_path)
     disk.append(2, producer_id=9, sequence=0)
     for pairs in ([(b"a", None), (None, b"1"), (b"b", b"2")], [(b"a", b"3")]):
-        disk.log.append_as_leader(valid(batch_of(pairs, codec=Codec.GZIP)), now_ms=0)
+        disk.log.appender.append_as_leader(valid(batch_of(pairs, codec=Codec.GZIP)), now_ms=0)
     transactional = batch_of(
         [(b"c", None)],
         producer_id=4,
@@ -366,14 +367,14 @@ def test_key_sidecars_are_as_described(tmp_path: Path) -> None:
         base_sequence=0,
         is_transactional=True,
     )
-    disk.log.append_as_leader(valid(transactional), now_ms=0)
+    disk.log.appender.append_as_leader(valid(transactional), now_ms=0)
     for kind in (ControlType.COMMIT, ControlType.ABORT):
-        disk.log.append_as_leader(valid(marker_of(kind, 4, 1)), now_ms=0)
+        disk.log.appender.append_as_leader(valid(marker_of(kind, 4, 1)), now_ms=0)
     disk.log.advance_high_watermark(disk.log.sync())
     disk.log.roll(0)
     disk.clean(lambda record: record.offset != 1, clean_offset=9)
     disk.append(1)
-    disk.log.advance_end(Offset(disk.log.log_end_offset + 3))
+    disk.log.appender.advance_end(Offset(disk.log.log_end_offset + 3))
     disk.log.roll(0)
     hash_key = disk.home.identity.hash_key
     for cleanable in disk.log.cleaning_view().segments[-1:]:
@@ -432,8 +433,8 @@ def test_aborted_transactions_are_as_described(tmp_path: Path) -> None:
     assert read_aborted(disk.directory) == []
     for _ in range(2):
         sent = batch_of([(b"k", b"v")] * 2, producer_id=9, producer_epoch=0, is_transactional=True)
-        disk.log.append_as_leader(valid(sent), now_ms=0)
-        disk.log.append_marker(
+        disk.log.appender.append_as_leader(valid(sent), now_ms=0)
+        disk.log.appender.append_marker(
             ProducerId(9), Epoch(0), is_commit=False, coordinator_epoch=Epoch(3), now_ms=0
         )
     disk.log.roll(0)
@@ -444,7 +445,7 @@ def test_control_records_are_as_described(tmp_path: Path) -> None:
     disk = OnDisk(tmp_path)
     marker = TransactionMarker(type=ControlType.COMMIT, coordinator_epoch=3)
     batch = build_control_batch(marker, timestamp=1, producer_id=9, producer_epoch=0)
-    disk.log.append_as_follower(run_of(batch), now_ms=0)
+    disk.log.appender.append_as_follower(run_of(batch), now_ms=0)
 
     log = read_log(disk.directory)
 
@@ -464,7 +465,7 @@ def test_a_log_that_a_copy_has_replaced_is_read(
     disk.log.roll(0)
     disk.append(4)
     copy = begin_copy(disk.home, disk.log, 2)
-    copy.append_as_follower(
+    copy.appender.append_as_follower(
         run_of(*(batch_of([(b"k", b"v")], base_offset=at, leader_epoch=0) for at in (2, 6, 8))),
         now_ms=0,
     )

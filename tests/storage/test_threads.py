@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MARKS = {"loop_thread", "any_thread"}
 
 IDENTITY = """
-from storage.log.log import PartitionLog
+from storage.log.appender import LogAppender
 from storage.threads import IS_CHECKED, any_thread, loop_thread
 
 class Counter:
@@ -34,7 +34,7 @@ for decorator in (loop_thread, any_thread):
     assert decorator(add) is add
 assert dict(vars(Counter)) == before
 assert not vars(add)
-assert not hasattr(PartitionLog.append_as_leader, "__wrapped__")
+assert not hasattr(LogAppender.append_as_leader, "__wrapped__")
 assert not IS_CHECKED
 """
 

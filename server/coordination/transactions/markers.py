@@ -134,7 +134,7 @@ class Markers:
         try:
             if not log.new_files.are_made:
                 await self._topics.make_files(log)
-            appended = log.append_marker(
+            appended = log.appender.append_marker(
                 ProducerId(marker.producer.id),
                 Epoch(marker.producer.epoch),
                 is_commit=marker.is_commit,

@@ -1,1 +1,1 @@
-"""Code that the handlers of several APIs share."""
+"""Code that the handlers of several APIs share, and parts of large handlers."""

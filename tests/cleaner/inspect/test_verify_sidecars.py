@@ -50,7 +50,7 @@ class Machine:
             index(segment, HASH_KEY)
 
     def append(self, batch: bytearray) -> None:
-        self.log.append_as_leader(valid(batch), now_ms=0)
+        self.log.appender.append_as_leader(valid(batch), now_ms=0)
 
     def path(self, number: int, kind: str = KEYS) -> str:
         return self.segments[number].segment.path(kind)

@@ -74,7 +74,7 @@ def test_invariant_15_groups_and_outputs_keep_their_bounds_and_no_batch_counts_t
     log = CompactedLog(replace(CONFIG, segment_bytes=300))
     for number in range(9):
         if number == 5:
-            log.log.advance_end(Offset(number + span))
+            log.log.appender.advance_end(Offset(number + span))
         log.append((b"%d" % number, b"v" * 40))
         log.roll()
 

@@ -58,7 +58,7 @@ def test_invariant_03_nothing_is_cleaned_past_the_least_of_the_upper_bounds() ->
     assert log.plan().end_offset == 4
     assert log.assess(requested=True).bounds.limited_by is Blocker.ACTIVE_SEGMENT
     log.now_ms += 1000
-    log.log.append_as_leader(valid(batch_of([(b"a", b"7")])), now_ms=log.now_ms - 1000)
+    log.log.appender.append_as_leader(valid(batch_of([(b"a", b"7")])), now_ms=log.now_ms - 1000)
     log.roll()
     assert log.plan().end_offset == 6
     assert log.assess(requested=True).bounds.limited_by is Blocker.HIGH_WATERMARK

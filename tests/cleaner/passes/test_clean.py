@@ -122,7 +122,7 @@ def test_nothing_past_the_high_watermark_deletes_anything() -> None:
     log = CompactedLog()
     log.append((b"a", b"1"))
     log.append((b"b", b"1"))
-    log.log.append_as_leader(valid(batch_of([(b"a", b"2")])), now_ms=log.now_ms)
+    log.log.appender.append_as_leader(valid(batch_of([(b"a", b"2")])), now_ms=log.now_ms)
     log.roll()
 
     plan = log.plan()
@@ -313,9 +313,11 @@ def test_offsets_that_are_missing_at_a_segments_end_are_passed() -> None:
     """KAFKA-8764."""
     log = CompactedLog()
     log.append((b"a", b"1"))
-    log.log.advance_end(Offset(50))
+    log.log.appender.advance_end(Offset(50))
     log.roll()
-    log.log.append_as_follower(run_of(batch_of([(b"a", b"2")], base_offset=60)), now_ms=log.now_ms)
+    log.log.appender.append_as_follower(
+        run_of(batch_of([(b"a", b"2")], base_offset=60)), now_ms=log.now_ms
+    )
     log.make_durable()
     log.roll()
 

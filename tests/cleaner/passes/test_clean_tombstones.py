@@ -102,7 +102,7 @@ def test_a_tombstone_that_the_tail_holds_is_not_cleaned_for_ever() -> None:
 def test_a_tombstone_beyond_the_end_of_a_pass_gets_no_clock_yet() -> None:
     log = CompactedLog()
     log.append((b"a", b"1"))
-    log.log.append_as_leader(valid(batch_of([(b"a", None)])), now_ms=log.now_ms)
+    log.log.appender.append_as_leader(valid(batch_of([(b"a", None)])), now_ms=log.now_ms)
     log.roll()
     plan = log.plan()
 

@@ -173,5 +173,5 @@ def put(log: CompactedLog, offset: int, *pairs: tuple[bytes, bytes | None]) -> N
         for number, (key, value) in enumerate(pairs)
     ]
     batch = build_batch(records, base_offset=offset, leader_epoch=0)
-    log.log.append_as_follower(run_of(batch), now_ms=log.now_ms)
+    log.log.appender.append_as_follower(run_of(batch), now_ms=log.now_ms)
     log.make_durable()

@@ -107,7 +107,9 @@ def copy_batches(source: CompactedLog, mirror: CompactedLog, *, end_offset: int)
     """Append the source's next batches below `end_offset` to the mirror, and roll."""
     while (offset := mirror.log.log_end_offset) < end_offset:
         data = read_bytes(source.log, offset)
-        mirror.log.append_as_follower(run_of(data[: headers_in(data)[0].size_bytes]), now_ms=0)
+        mirror.log.appender.append_as_follower(
+            run_of(data[: headers_in(data)[0].size_bytes]), now_ms=0
+        )
     mirror.make_durable()
     mirror.roll()
 

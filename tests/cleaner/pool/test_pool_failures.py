@@ -53,7 +53,7 @@ async def test_a_decompression_bomb_lets_its_log_rest_with_its_place_and_the_rem
     bomb, good = house.log("bomb"), house.dirty_log("good")
     for _ in range(2):
         batch = valid(batch_of([(b"a", bytes(3 << 20))], codec=Codec.ZSTD))
-        bomb.append_as_leader(batch, now_ms=house.clock.wall_ms)
+        bomb.appender.append_as_leader(batch, now_ms=house.clock.wall_ms)
     bomb.advance_high_watermark(bomb.sync())
     bomb.roll(house.clock.wall_ms)
     settings = replace(SETTINGS, decompressed_bytes_max=1 << 20)

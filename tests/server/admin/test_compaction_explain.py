@@ -165,7 +165,7 @@ async def test_open_transaction_by_producer_id(tmp_path: Path) -> None:
             is_transactional=True,
             timestamps=[three_hours_ago],
         )
-        log.append_as_leader(valid(batch), now_ms=three_hours_ago)
+        log.appender.append_as_leader(valid(batch), now_ms=three_hours_ago)
         log.advance_high_watermark(log.sync())
         roll(broker)
         # A pass runs but makes no progress; then the log is no longer eligible.
@@ -180,7 +180,9 @@ async def test_open_transaction_by_producer_id(tmp_path: Path) -> None:
         assert command in finding["remedy"]
         assert finding["numbers"]["producer_id"] == 4711
 
-        log.append_as_leader(valid(marker_of(ControlType.COMMIT, 4711, 2)), now_ms=three_hours_ago)
+        log.appender.append_as_leader(
+            valid(marker_of(ControlType.COMMIT, 4711, 2)), now_ms=three_hours_ago
+        )
         log.advance_high_watermark(log.sync())
         roll(broker)
         assert (await broker.post("/topics/orders/now"))["id"]

@@ -104,7 +104,7 @@ def test_a_wall_clock_that_is_set_wrong_for_a_moment_deletes_nothing() -> None:
     config = replace(SMALL, cleanup_policy=("delete",))
     log = LogHome(MemoryFileSystem(), config=config).create()
     batch = log_builder.batch_of([(b"k", b"v")], timestamps=[clock.wall_ms])
-    log.append_as_leader(log_builder.valid(batch), now_ms=clock.wall_ms)
+    log.appender.append_as_leader(log_builder.valid(batch), now_ms=clock.wall_ms)
     log.advance_high_watermark(log.sync())
     look = retention_duty(1, clock, ServerProbe()).look
     assert look(log, clock.wall_ms) is None

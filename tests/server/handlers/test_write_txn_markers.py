@@ -52,7 +52,7 @@ async def test_a_hanging_transaction_is_ended_in_each_partition_named(tmp_path: 
             is_transactional=True,
         )
         log = served.log("t")
-        log.append_as_leader(ValidBatch(read_header(batch), memoryview(batch)), now_ms=0)
+        log.appender.append_as_leader(ValidBatch(read_header(batch), memoryview(batch)), now_ms=0)
         assert log.last_stable_offset == 0
 
         codes = await write_marker(served, producer, {"t": (0, 5), "nowhere": (0,)})

@@ -88,7 +88,7 @@ def gaps_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     async def follow_end(self: MirrorWriter, mirror: object, fetched: object) -> None:
         log, end = mirror.log, fetched.answer.high_watermark  # type: ignore[attr-defined]
         if not len(fetched.records) and end > log.log_end_offset:  # type: ignore[attr-defined]
-            log.advance_end(end, leader_epoch=Epoch(max(log.epochs.latest, 0)))
+            log.appender.advance_end(end, leader_epoch=Epoch(max(log.epochs.latest, 0)))
 
     monkeypatch.setattr(MirrorWriter, "_follow_end", follow_end)
 

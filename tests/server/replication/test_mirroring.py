@@ -152,9 +152,9 @@ async def test_gaps_of_a_compacted_source_stay_and_the_ends_agree(tmp_path: Path
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t", cleanup_policy="compact")
         log = source.log("t")
-        log.append_as_follower(run_of(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
-        log.append_as_follower(run_of(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
-        log.advance_end(Offset(100))
+        log.appender.append_as_follower(run_of(batch_of([(b"a", b"1")], base_offset=5)), now_ms=0)
+        log.appender.append_as_follower(run_of(batch_of([(b"b", b"2")], base_offset=70)), now_ms=0)
+        log.appender.advance_end(Offset(100))
         source.broker.group_commit.appended(log)
         await link(target, source)
         records = await until_equal(source, target)
@@ -203,7 +203,7 @@ async def test_a_mirror_leads_above_every_epoch_of_its_source(tmp_path: Path) ->
         log = source.log("t")
         for epoch, offset in ((3, 0), (90, 1)):
             batch = batch_of([(b"k", b"v")], base_offset=offset, leader_epoch=epoch)
-            log.append_as_follower(run_of(batch), now_ms=0)
+            log.appender.append_as_follower(run_of(batch), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
@@ -414,7 +414,7 @@ async def test_a_diverging_mirror_is_cut_and_continues(tmp_path: Path) -> None:
         ours, theirs = mirror_log(target), source.log("t")
         assert ours is not None
         other = batch_of([(b"k", b"lost")], base_offset=3, leader_epoch=theirs.leader_epoch)
-        ours.append_as_follower(run_of(other), now_ms=0)
+        ours.appender.append_as_follower(run_of(other), now_ms=0)
         target.broker.group_commit.appended(ours)
         await target.broker.group_commit.durable(ours, Offset(4))
         generation = ours.generation
@@ -517,7 +517,7 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
             base_sequence=0,
             is_transactional=True,
         )
-        log.append_as_follower(run_of(begun), now_ms=0)
+        log.appender.append_as_follower(run_of(begun), now_ms=0)
         source.broker.group_commit.appended(log)
         await link(target, source)
         await until_equal(source, target)
@@ -716,11 +716,11 @@ async def test_readers_of_committed_records_see_what_they_see_at_the_source(tmp_
                 producer_epoch=0,
                 is_transactional=True,
             )
-            log.append_as_leader(valid(begun), now_ms=0)
+            log.appender.append_as_leader(valid(begun), now_ms=0)
             source.broker.group_commit.appended(log)
             await until_equal(source, target)
             assert committed(target.log("t")) == committed(log)
-            log.append_marker(
+            log.appender.append_marker(
                 ProducerId(producer_id),
                 Epoch(epoch),
                 is_commit=is_commit,
@@ -764,7 +764,7 @@ async def test_a_mirror_whose_files_are_ahead_of_the_start_counter_leads_above_t
         await until_equal(source, target)
         ours = target.log("t")
         later = batch_of([(b"k", b"later")], base_offset=1, leader_epoch=70)
-        ours.append_as_follower(run_of(later), now_ms=0)
+        ours.appender.append_as_follower(run_of(later), now_ms=0)
         target.broker.group_commit.appended(ours)
         await target.broker.replication.promote("t", is_forced=True)
         assert ours.leader_epoch == 71
@@ -881,7 +881,7 @@ async def test_no_record_is_lost_if_two_partitions_wake_a_fetch_together(tmp_pat
             for partition, size in ((1, 1), (0, 1_300_000)):
                 log = source.log("t", partition)
                 batch = batch_of([(b"k%d" % number, b"v" * size)])
-                log.append_as_leader(valid(batch), now_ms=1)
+                log.appender.append_as_leader(valid(batch), now_ms=1)
                 source.broker.group_commit.appended(log)
         await until(partial(has_ends, 10))
         copied = [mirror_log(target, "t", partition) for partition in (0, 1)]

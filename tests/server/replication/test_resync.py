@@ -232,6 +232,6 @@ async def test_progress_estimates_what_is_left_from_what_was_copied() -> None:
     assert resync is not None
     assert progress(resync, Offset(3), Offset(9), world.now_ms).remaining_ms is None
     assert resync.target is not None
-    resync.target.log.advance_end(Offset(2))
+    resync.target.log.appender.advance_end(Offset(2))
     facts = progress(resync, Offset(6), Offset(9), resync.started_ms + 1_000)
     assert (facts.copied, facts.goal, facts.remaining_ms) == (2, 6, 2_000)

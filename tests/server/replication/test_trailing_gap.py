@@ -29,8 +29,8 @@ async def with_cleaned_tail(elections: int) -> MirrorWorld:
     log = world.source.log
     for _ in range(elections):
         log.lead_above(log.leader_epoch)
-        log.advance_end(Offset(log.log_end_offset + 2))
-    log.advance_end(Offset(log.log_end_offset + 1))
+        log.appender.advance_end(Offset(log.log_end_offset + 2))
+    log.appender.advance_end(Offset(log.log_end_offset + 1))
     world.source.make_durable()
     return world
 

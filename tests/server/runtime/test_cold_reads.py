@@ -162,7 +162,7 @@ async def test_a_disk_that_fails_in_the_thread_is_told_to_that_partition(tmp_pat
 async def test_a_read_that_nobody_waits_for_any_more_releases_what_it_found() -> None:
     home = LogHome(MemoryFileSystem())
     log = home.create()
-    log.append_as_leader(valid(batch_of(1)), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of(1)), now_ms=0)
     log.advance_high_watermark(log.sync())
     reads = ColdReads(ServerProbe())
     started, go_on = asyncio.Event(), asyncio.Event()

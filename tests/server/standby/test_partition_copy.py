@@ -147,7 +147,7 @@ def test_a_gap_within_a_batch_counts_like_one_before_it() -> None:
 
 def test_a_tail_without_records_counts_as_a_gap() -> None:
     world = followed(commits=1)
-    world.leader.log.advance_end(Offset(9))
+    world.leader.log.appender.advance_end(Offset(9))
     world.leader.make_durable()
     assert read_bytes(world.leader.log, 2) == b""
 

@@ -22,7 +22,7 @@ def reopened(disk: MemoryFileSystem) -> PartitionLog:
     home = LogHome(disk)
     log = home.create()
     for _ in range(40):
-        log.append_as_leader(valid(batch_of([(b"k", bytes(60))])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"k", bytes(60))])), now_ms=0)
     log.close()
     return home.open(is_clean=True)
 

@@ -7,7 +7,8 @@ import pytest
 
 from storage.files.local_files import LocalFileSystem
 from storage.files.open_files import ACTIVE, SEALED, OpenFiles, share_descriptors
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment import files as segment_files
 from tests.harness.held_files import open_descriptors
 from tests.harness.log_builder import batch_of, valid
@@ -23,7 +24,7 @@ def test_log_of_many_segments_holds_a_bounded_number_of_descriptors(
     (tmp_path / "log").mkdir()
     log = home.create()
     for _ in range(60):
-        log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
         log.roll(0)
         assert len(open_descriptors(tmp_path)) <= 10
     log.advance_high_watermark(log.sync())
@@ -47,7 +48,7 @@ def filled_logs(folder: Path, count: int, background: Deferred) -> list[Partitio
         home = LogHome(LocalFileSystem(), directory=str(directory), background=background)
         home.create().close()
         log = home.open(is_clean=True)
-        log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
         logs.append(log)
     return logs
 
@@ -61,7 +62,7 @@ def test_active_file_is_closed_once_it_is_synced_and_opened_again_for_the_next_a
         log.advance_high_watermark(log.sync())
     for round_ in range(1, 4):
         for log in logs:
-            log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+            log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
             log.advance_high_watermark(log.sync())
             assert len(read_all(log)) == round_ + 1
             assert len(open_descriptors(tmp_path)) <= 9
@@ -122,7 +123,9 @@ def test_failed_sync_that_was_brought_forward_takes_its_own_log_offline(
     logs = [home.create() for home in homes]
     disk.faults.fail("sync", errno.EIO, path="/data/orders/0/", times=1)
     for log in logs:
-        assert isinstance(log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0), Appended)
+        assert isinstance(
+            log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0), Appended
+        )
     assert [log.offline_reason is not None for log in logs] == [True] + [False] * 5
     assert [len(home.failures) for home in homes] == [1] + [0] * 5
 
@@ -135,7 +138,7 @@ def test_pinned_file_is_not_closed_under_its_reader(
     (tmp_path / "log").mkdir()
     log = home.create()
     for _ in range(20):
-        log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
         log.roll(0)
     log.advance_high_watermark(log.sync())
     with log.segments[0].pinned() as file:

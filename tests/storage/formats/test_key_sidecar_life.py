@@ -47,7 +47,7 @@ class Machine:
         return [each.row.base_offset for each in self.segments() if check_sidecar(each, HASH_KEY)]
 
     def append(self) -> None:
-        self.log.append_as_leader(valid(batch_of([(b"key", bytes(40))])), now_ms=0)
+        self.log.appender.append_as_leader(valid(batch_of([(b"key", bytes(40))])), now_ms=0)
 
     def swap(self, *, has_keys: bool = True) -> None:
         """Clean the first two segments into one."""

@@ -107,37 +107,6 @@ def test_an_unknown_property_is_refused_in_kafkas_words() -> None:
         LogConfig.from_overrides({"segment.byte": "1"}, DEFAULTS)
 
 
-def test_the_least_compaction_lag_may_not_exceed_the_greatest() -> None:
-    LogConfig.from_overrides({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}, DEFAULTS)
-
-    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(6\) > max"):
-        LogConfig.from_overrides(
-            {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}, DEFAULTS
-        )
-
-
-def test_a_lag_that_contradicts_the_brokers_default_is_refused() -> None:
-    broker = LogConfig(max_compaction_lag_ms=100)
-
-    with pytest.raises(ConfigError):
-        LogConfig.from_overrides({"min.compaction.lag.ms": "101"}, broker)
-
-
-@pytest.mark.parametrize("role", ["leader", "follower"])
-def test_throttled_replicas_are_all_of_them_or_a_list(role: str) -> None:
-    name = f"{role}.replication.throttled.replicas"
-    for fine in ("", "*", "0:1", "0:1, 12:3"):
-        assert texts_of(LogConfig.from_overrides({name: fine}, DEFAULTS))[name] is not None
-    for wrong in ("foo", "0", "0:1,*", "0:1:2", "0:1,"):
-        with pytest.raises(ConfigError, match=f"{role}.replication.throttled.replicas: must be"):
-            LogConfig.from_overrides({name: wrong}, DEFAULTS)
-
-
-def test_tiered_storage_is_not_promised() -> None:
-    with pytest.raises(ConfigError, match=r"value true for configuration remote\.storage\.enable"):
-        LogConfig.from_overrides({"remote.storage.enable": "true"}, DEFAULTS)
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -169,15 +138,3 @@ def test_tiered_storage_is_not_promised() -> None:
 )  # fmt: skip
 def test_what_the_ecosystem_creates_topics_with_is_accepted(overrides: dict[str, str]) -> None:
     LogConfig.from_overrides(overrides, DEFAULTS)
-
-
-@pytest.mark.parametrize("text", ["*", "a*b", "**", "a,*"])
-def test_a_group_that_holds_is_a_name_or_a_prefix(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"compaction\.hold\.groups: must be the name of a group"):
-        LogConfig.from_overrides({"compaction.hold.groups": text}, LogConfig())
-
-
-def test_groups_that_hold_are_a_list_of_names_and_prefixes() -> None:
-    text = "__mirror.*, billing"
-    config = LogConfig.from_overrides({"compaction.hold.groups": text}, LogConfig())
-    assert config.compaction_hold_groups == ("__mirror.*", "billing")

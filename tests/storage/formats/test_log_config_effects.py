@@ -22,7 +22,8 @@ from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
 from storage.formats.config_property import properties_of
 from storage.formats.log_config import LogConfig
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.opening import create_log
 from storage.segment.reader import Isolation
 from storage.segment.timestamp_lookup import TimestampOffset
@@ -50,14 +51,14 @@ SHOWN_ELSEWHERE = {
     "compression.gzip.level": "tests/server/handlers/test_produce.py",
     "compression.lz4.level": "tests/server/handlers/test_produce.py",
     "compression.zstd.level": "tests/server/handlers/test_produce.py",
-    "flush.messages": "tests/storage/log/test_flush.py",
-    "flush.ms": "tests/storage/log/test_flush.py",
+    "flush.messages": "tests/storage/log/test_syncs.py",
+    "flush.ms": "tests/storage/log/test_syncs.py",
     "min.insync.replicas": "tests/server/handlers/test_produce.py",
     "mirror.link": "tests/server/handlers/test_mirror_requests.py",
     "mirror.source.topic.id": "tests/server/test_live_topic_configs.py",
     "mirror.compaction": "tests/server/test_live_topic_configs.py",
     "mirror.local.properties": "tests/server/handlers/test_mirror_requests.py",
-    "remote.storage.enable": "tests/storage/formats/test_log_config.py",
+    "remote.storage.enable": "tests/storage/formats/test_unused_log_config.py",
 }
 
 
@@ -91,7 +92,7 @@ def produce(
     valid = validate_batch(sent, log.validation_rules(now_ms=now_ms))
     if isinstance(valid, Refused):
         return valid
-    appended = log.append_as_leader(valid, now_ms=now_ms)
+    appended = log.appender.append_as_leader(valid, now_ms=now_ms)
     log.advance_high_watermark(log.log_end_offset)
     return appended
 
@@ -258,7 +259,7 @@ def test_message_timestamp_type(codec: Codec) -> None:
         now_ms = NOW_MS + 1000 * number
         valid = validate_batch(sent, log.validation_rules(now_ms=now_ms))
         assert isinstance(valid, ValidBatch)
-        appended = log.append_as_leader(valid, now_ms=now_ms)
+        appended = log.appender.append_as_leader(valid, now_ms=now_ms)
         assert isinstance(appended, Appended)
         assert appended.log_append_time_ms == now_ms
     log.advance_high_watermark(log.log_end_offset)

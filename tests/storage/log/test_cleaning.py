@@ -11,8 +11,9 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError, NoSpace, SwapRefused
 from storage.files.paths import CLEANED, MANIFEST
 from storage.formats.manifest import SegmentRow, decode, encode
+from storage.log.appender import Appended
 from storage.log.cleaning_view import CleaningView
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, records_in, run_of, valid
@@ -57,7 +58,7 @@ def cleaning() -> Pass:
     for _ in range(4):
         for number in range(3):
             batch = batch_of([(b"k%d" % number, bytes(40))])
-            assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+            assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
         log.roll(0)
     log.advance_high_watermark(log.sync())
     return Pass(disk, home, log, log.cleaning_view())
@@ -183,7 +184,7 @@ def test_a_clean_offset_outside_the_log_becomes_its_start_even_without_cleaning(
     cleaning.disk.replace_durably(path, encode(manifest))
 
     log = cleaning.home.open(is_clean=is_clean)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
     log.close()
 
     assert log.clean_offset == 3
@@ -265,10 +266,10 @@ def test_leading_and_middle_empty_batches_are_never_all_of_an_answer() -> None:
         config=dataclasses.replace(LogHome(MemoryFileSystem()).config, segment_bytes=1 << 20),
     )
     log = home.create()
-    log.append_as_leader(valid(batch_of([(b"a", b"1")])), now_ms=0)
-    log.advance_end(Offset(5))
-    log.advance_end(Offset(9))
-    log.append_as_leader(valid(batch_of([(b"b", bytes(3000))])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"a", b"1")])), now_ms=0)
+    log.appender.advance_end(Offset(5))
+    log.appender.advance_end(Offset(9))
+    log.appender.append_as_leader(valid(batch_of([(b"b", bytes(3000))])), now_ms=0)
     log.advance_high_watermark(log.sync())
 
     def answer(offset: int) -> list[int]:
@@ -294,7 +295,7 @@ def test_batch_whose_last_records_were_cleaned_still_covers_its_offsets() -> Non
     batch = build_batch(
         [Record(offset=0, timestamp=1, key=b"k", value=b"v")], base_offset=0, last_offset=9
     )
-    log.append_as_follower(run_of(batch), now_ms=0)
+    log.appender.append_as_follower(run_of(batch), now_ms=0)
     assert log.log_end_offset == 10
     recovered = LogHome(home.fs.after_crash(Loss.NOTHING, Random(0))).open()  # type: ignore[attr-defined]
     assert recovered.log_end_offset == 10

@@ -25,8 +25,9 @@ from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
 from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
+from storage.log.appender import Appended
 from storage.log.directory import LogDirectory
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from storage.log.sync_rounds import SyncRounds
 from tests.harness.log_builder import batch_of, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, read_all
@@ -58,7 +59,7 @@ def create_log(directory: LogDirectory, topic_id: uuid.UUID = TOPIC_ID) -> Parti
 def append(log: PartitionLog, count: int = 1) -> None:
     for _ in range(count):
         assert isinstance(
-            log.append_as_leader(valid(batch_of([(b"k", bytes(60))])), now_ms=0), Appended
+            log.appender.append_as_leader(valid(batch_of([(b"k", bytes(60))])), now_ms=0), Appended
         )
 
 
@@ -378,7 +379,7 @@ def test_a_file_that_a_directory_with_topics_must_have_is_not_created_again(name
 def copied(directory: LogDirectory, log: PartitionLog, offset: int = 2) -> PartitionLog:
     copy = directory.begin_copy(log, Offset(offset))
     batch = batch_of([(b"k", b"copied")], base_offset=offset, leader_epoch=0)
-    copy.append_as_follower(run_of(batch), now_ms=0)
+    copy.appender.append_as_follower(run_of(batch), now_ms=0)
     return copy
 
 

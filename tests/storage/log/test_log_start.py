@@ -16,7 +16,8 @@ from storage.files.errors import CorruptLog, NoSpace, SwapRefused, SyncFailed
 from storage.files.paths import parse_snapshot_file
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import Manifest, decode, encode
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.log.log_start import DeletedSegment
 from storage.log.retention import DeletionReason
 from storage.segment.reader import Isolation, ReadResult, SegmentRegion, find_region
@@ -37,7 +38,9 @@ def filled(home: LogHome, *, segments: int = 4) -> PartitionLog:
         for _ in range(2):
             pairs = [(b"k", bytes(40)), (b"l", bytes(40))]
             batch = batch_of(pairs, timestamps=[day * DAY_MS, day * DAY_MS + 1])
-            assert isinstance(log.append_as_leader(valid(batch), now_ms=day * DAY_MS), Appended)
+            assert isinstance(
+                log.appender.append_as_leader(valid(batch), now_ms=day * DAY_MS), Appended
+            )
         log.roll(day * DAY_MS)
     log.advance_high_watermark(log.sync())
     return log
@@ -91,7 +94,7 @@ def test_old_segments_go_with_their_files_and_the_log_starts_behind_them() -> No
 def test_an_old_active_segment_is_rolled_first_and_the_log_is_then_empty() -> None:
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = filled(home, segments=1)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=DAY_MS)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=DAY_MS)
     log.advance_high_watermark(log.sync())
 
     assert log.retention_is_due(30 * DAY_MS)
@@ -100,7 +103,7 @@ def test_an_old_active_segment_is_rolled_first_and_the_log_is_then_empty() -> No
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert offsets(log) == []
     assert not log.retention_is_due(60 * DAY_MS), "an empty segment stays"
-    assert log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0) == Appended(
+    assert log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0) == Appended(
         Offset(5), Offset(6)
     )
 
@@ -108,7 +111,7 @@ def test_an_old_active_segment_is_rolled_first_and_the_log_is_then_empty() -> No
 def test_what_is_not_below_the_high_watermark_stays_however_old_it_is() -> None:
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = filled(home, segments=2)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
 
     assert log.retention_is_due(90 * DAY_MS)
     assert len(log.retain(90 * DAY_MS)) == 2
@@ -188,7 +191,7 @@ def test_deleted_records_are_not_read_any_more_and_whole_segments_of_them_go(
 
 def test_the_log_start_never_goes_back_and_never_passes_the_high_watermark() -> None:
     log = filled(LogHome(MemoryFileSystem(), config=DELETING))
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
     log.delete_records(Offset(9))
     for offset in (0, 8, 9):
         assert log.delete_records(Offset(offset)) == ()
@@ -203,7 +206,7 @@ def test_a_log_start_in_the_active_segment_is_never_past_the_end_after_a_crash()
     """With flush.on.acks.all=false the high watermark is ahead of the synced offset."""
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = filled(home, segments=1)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
     log.advance_high_watermark(log.log_end_offset)
 
     log.delete_records(Offset(6))
@@ -216,7 +219,7 @@ def test_a_log_start_in_the_active_segment_is_never_past_the_end_after_a_crash()
 def test_segments_below_a_log_start_go_later_where_they_could_not_go_then() -> None:
     """The active segment stays until it has rolled, as in Kafka."""
     log = filled(LogHome(MemoryFileSystem(), config=SMALL), segments=1)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
     log.advance_high_watermark(log.sync())
     log.delete_records(Offset(5))
     assert len(log.segments) == 1
@@ -325,7 +328,7 @@ def test_epochs_below_the_log_start_are_forgotten_as_kafka_does() -> None:
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = home.create(epoch=1)
     for epoch in (1, 2, 3):
-        log.append_as_follower(
+        log.appender.append_as_follower(
             run_of(batch_of([(b"k", b"v")] * 4, base_offset=4 * epoch, leader_epoch=epoch)),
             now_ms=0,
         )
@@ -344,7 +347,7 @@ def test_what_was_never_read_is_read_before_the_segments_go_that_may_have_to_tel
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = home.create()
     batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0)
-    log.append_as_leader(valid(batch), now_ms=0)
+    log.appender.append_as_leader(valid(batch), now_ms=0)
     log.advance_high_watermark(log.sync())
     log.roll(0)
     log.close()
@@ -357,14 +360,14 @@ def test_what_was_never_read_is_read_before_the_segments_go_that_may_have_to_tel
     assert len(log.retain(90 * DAY_MS)) == 1
 
     follows = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
-    assert log.append_as_leader(valid(follows), now_ms=0) == Appended(Offset(1), Offset(2))
+    assert log.appender.append_as_leader(valid(follows), now_ms=0) == Appended(Offset(1), Offset(2))
     assert log.epochs.entries == ((1, 1), (2, 1)) or log.epochs.entries == ((2, 1),)
 
 
 def test_a_log_that_ends_below_its_start_is_damaged_and_left_alone() -> None:
     home = LogHome(MemoryFileSystem(), config=DELETING)
     log = filled(home, segments=1)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
     log.advance_high_watermark(log.sync())
     log.delete_records(Offset(6))
     active = f"{home.identity.directory}/{segment_files(home)[-1]}"
@@ -382,7 +385,7 @@ def test_producers_are_remembered_over_a_crash_though_their_batches_are_gone() -
     log = home.create()
     for sequence in range(4):
         batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(valid(batch), now_ms=0)
+        log.appender.append_as_leader(valid(batch), now_ms=0)
         log.roll(0)
     log.advance_high_watermark(log.sync())
     assert log.retention_is_due(90 * DAY_MS)
@@ -392,7 +395,9 @@ def test_producers_are_remembered_over_a_crash_though_their_batches_are_gone() -
     assert [offset for offset in names if offset is not None] == [4], "no use for older ones"
     recovered = crashed(home).open()
     follows = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=4)
-    assert recovered.append_as_leader(valid(follows), now_ms=0) == Appended(Offset(4), Offset(5))
+    assert recovered.appender.append_as_leader(valid(follows), now_ms=0) == Appended(
+        Offset(4), Offset(5)
+    )
 
 
 # The disk.

@@ -25,7 +25,8 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved, SwapRefused
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import KEYS, parse_segment_file
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import check_sidecar, index
@@ -176,7 +177,7 @@ def test_all_threads_of_a_log_agree(tmp_path: Path) -> None:
         # Segments of a few batches roll far more often than real ones: let the others keep up.
         time.sleep(0.002 if background.work.qsize() > 4 else 0.0)
         value = b"%d" % number
-        appended = log.append_as_leader(
+        appended = log.appender.append_as_leader(
             valid(batch_of([(b"key", value + bytes(random.randrange(60)))])), now_ms=number
         )
         assert isinstance(appended, Appended)

@@ -46,7 +46,7 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 def old_log(home: LogHome, *, batches: int = 4) -> PartitionLog:
     log = home.create(epoch=5)
     for number in range(batches):
-        log.append_as_leader(valid(batch_of([(b"old", b"%d" % number)])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"old", b"%d" % number)])), now_ms=0)
     log.advance_high_watermark(log.sync())
     return log
 
@@ -55,7 +55,7 @@ def filled_copy(home: LogHome, log: PartitionLog, offsets: list[int]) -> Partiti
     copy = begin_copy(home, log, offsets[0])
     for offset in offsets:
         batch = batch_of([(b"new", b"%d" % offset)], base_offset=offset, leader_epoch=3)
-        copy.append_as_follower(run_of(batch), now_ms=0)
+        copy.appender.append_as_follower(run_of(batch), now_ms=0)
     copy.advance_high_watermark(copy.sync())
     return copy
 
@@ -82,7 +82,7 @@ def test_log_has_the_records_of_the_copy_and_goes_on() -> None:
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 31, 31)
     assert list(log.epochs.entries) == [(3, 2)]
     assert values(after_power_cut(home).open()) == expected
-    log.append_as_leader(valid(batch_of([(b"k", b"31")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"31")])), now_ms=0)
     log.advance_high_watermark(log.sync())
     assert values(log) == [*expected, (31, b"31")]
     assert list(log.epochs.entries) == [(3, 2), (5, 31)]
@@ -117,7 +117,7 @@ def test_all_of_the_copy_is_readable_even_what_its_own_readers_could_not_see_yet
                     is_transactional=True)  # fmt: skip
     marker = marker_of(ControlType.COMMIT, 9)
     stamp(marker, base_offset=Offset(1), leader_epoch=Epoch(1))
-    copy.append_as_follower(run_of(sent, marker), now_ms=0)
+    copy.appender.append_as_follower(run_of(sent, marker), now_ms=0)
     assert copy.last_stable_offset == 0
     log.replace_with(copy, puts_aside=False)
     assert (log.last_stable_offset, log.high_watermark) == (2, 2)
@@ -127,7 +127,7 @@ def test_log_has_to_lead_above_the_epochs_of_the_copy() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
     copy = begin_copy(home, log, 0)
-    copy.append_as_follower(run_of(batch_of([(b"k", b"v")], leader_epoch=5)), now_ms=0)
+    copy.appender.append_as_follower(run_of(batch_of([(b"k", b"v")], leader_epoch=5)), now_ms=0)
     with pytest.raises(ValueError, match="does not lead above epoch 5"):
         log.replace_with(copy, puts_aside=False)
     log.lead_above(Epoch(5))
@@ -221,7 +221,7 @@ def test_clean_offset_of_the_old_log_is_not_that_of_the_new_one() -> None:
 def test_replaced_log_needs_no_sync() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=1)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=1)
     log.replace_with(filled_copy(home, log, [1, 2, 3]), puts_aside=False)
     assert not log.is_flush_due(now_ms=1 << 60)
 
@@ -245,7 +245,7 @@ def test_log_that_is_put_aside_is_not_changed_by_the_new_one() -> None:
     before = values(log)
     aside = log.replace_with(filled_copy(home, log, [1, 2]), puts_aside=True)
     assert aside is not None
-    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
     log.truncate_to(Offset(2))
     assert values(after_power_cut(home, directory=aside).open()) == before
 
@@ -268,9 +268,9 @@ def test_put_aside_with_transactions_epochs_and_cleaned_segments() -> None:
     log = old_log(home)
     sent = batch_of([(b"k", b"t")], producer_id=9, producer_epoch=0, is_transactional=True)
     for kind in (ControlType.ABORT, ControlType.COMMIT):
-        log.append_as_leader(valid(sent), now_ms=0)
-        log.append_as_leader(valid(marker_of(kind, 9)), now_ms=0)
-    log.append_as_leader(valid(sent), now_ms=0)
+        log.appender.append_as_leader(valid(sent), now_ms=0)
+        log.appender.append_as_leader(valid(marker_of(kind, 9)), now_ms=0)
+    log.appender.append_as_leader(valid(sent), now_ms=0)
     log.roll(0)
     log.advance_high_watermark(log.sync())
     view = log.cleaning_view()
@@ -333,7 +333,7 @@ def test_on_a_full_disk_nothing_changes_and_the_copy_can_be_used_again() -> None
         log.replace_with(copy, puts_aside=True)
     assert values(log) == before
     assert home.fs.list("/data/orders") == ["0", "0.resync"]
-    copy.append_as_follower(
+    copy.appender.append_as_follower(
         run_of(batch_of([(b"new", b"7")], base_offset=7, leader_epoch=3)), now_ms=0
     )
     assert log.cleaning_view().generation == log.generation
@@ -362,7 +362,7 @@ def test_failed_sync_of_the_copy_takes_the_log_s_directory_offline() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
     copy = begin_copy(home, log, 0)
-    copy.append_as_follower(run_of(batch_of([(b"k", b"v")], leader_epoch=3)), now_ms=0)
+    copy.appender.append_as_follower(run_of(batch_of([(b"k", b"v")], leader_epoch=3)), now_ms=0)
     home.fs.faults.fail("sync", errno.EIO, path="resync")  # type: ignore[attr-defined]
     with pytest.raises(SyncFailed):
         log.replace_with(copy, puts_aside=False)
@@ -408,7 +408,7 @@ def transactional(
         parts = [sent] if kind is None else [sent, marker_of(kind, producer)]
         for part in parts:
             stamp(part, base_offset=Offset(offset), leader_epoch=Epoch(1))
-            filled.append_as_follower(run_of(part), now_ms=0)
+            filled.appender.append_as_follower(run_of(part), now_ms=0)
             offset += 1
         if kind is ControlType.COMMIT:
             filled.roll(0)

@@ -20,8 +20,9 @@ from storage.files.local_files import LocalFileSystem
 from storage.files.sync_threads import SyncThreads
 from storage.formats.log_config import LogConfig
 from storage.formats.meta_properties import MetaProperties
+from storage.log.appender import Appended
 from storage.log.directory import LogDirectory
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from storage.log.sync_rounds import SYNC_THREADS, Synced, SyncRounds
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred
@@ -50,7 +51,7 @@ def logs_in(directory: LogDirectory, count: int) -> tuple[PartitionLog, ...]:
 def append(rounds: SyncRounds, log: PartitionLog, count: int = 1) -> None:
     for _ in range(count):
         batch = valid(batch_of([(b"k", bytes(60))]))
-        assert isinstance(log.append_as_leader(batch, now_ms=0), Appended)
+        assert isinstance(log.appender.append_as_leader(batch, now_ms=0), Appended)
         rounds.mark_dirty(log)
 
 

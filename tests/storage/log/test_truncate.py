@@ -6,7 +6,8 @@ import pytest
 
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, run_of, valid
@@ -20,7 +21,9 @@ def filled(home: LogHome, *, segments: int = 3) -> PartitionLog:
     for _ in range(segments):
         for _ in range(2):
             pairs = [(b"k", bytes(40)), (b"l", bytes(40))]
-            assert isinstance(log.append_as_leader(valid(batch_of(pairs)), now_ms=0), Appended)
+            assert isinstance(
+                log.appender.append_as_leader(valid(batch_of(pairs)), now_ms=0), Appended
+            )
         log.roll(0)
     log.advance_high_watermark(log.sync())
     return log
@@ -59,11 +62,11 @@ def test_log_goes_on_behind_the_cut_and_forgets_epochs_and_producers_past_it() -
     log = home.create(epoch=1)
     for sequence in range(3):
         batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(valid(batch), now_ms=0)
+        log.appender.append_as_leader(valid(batch), now_ms=0)
     log.truncate_to(Offset(1))
     assert log.reader.end_offset_for_epoch(Epoch(1)) == (1, 1)
     again = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
-    assert log.append_as_leader(valid(again), now_ms=0) == Appended(Offset(1), Offset(2))
+    assert log.appender.append_as_leader(valid(again), now_ms=0) == Appended(Offset(1), Offset(2))
     log.advance_high_watermark(log.sync())
     assert offsets(log) == [0, 1]
 
@@ -83,7 +86,9 @@ def test_full_truncation_may_start_ahead_or_behind() -> None:
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start,) * 3
         assert offsets(log) == []
         batch = valid(batch_of([(b"k", b"v")]))
-        assert log.append_as_leader(batch, now_ms=0) == Appended(Offset(start), Offset(start + 1))
+        assert log.appender.append_as_leader(batch, now_ms=0) == Appended(
+            Offset(start), Offset(start + 1)
+        )
 
 
 def test_log_that_starts_over_has_no_old_epochs() -> None:
@@ -95,7 +100,7 @@ def test_log_that_starts_over_has_no_old_epochs() -> None:
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
     assert left.open().epochs.entries == ()
     batch = batch_of([(b"k", b"v")], base_offset=50, leader_epoch=4)
-    log.append_as_follower(run_of(batch), now_ms=0)
+    log.appender.append_as_follower(run_of(batch), now_ms=0)
     assert log.reader.end_offset_for_epoch(Epoch(2)) == (2, 50)
 
 
@@ -129,7 +134,7 @@ def test_source_that_a_reader_still_holds_never_comes_back() -> None:
     )
     log.truncate_to(Offset(0))
     for _ in range(2):
-        log.append_as_leader(valid(batch_of([(b"new", b"1"), (b"new", b"2")])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"new", b"1"), (b"new", b"2")])), now_ms=0)
     log.advance_high_watermark(log.sync())
 
     left = LogHome(home.fs.after_crash(Loss.NOTHING, Random(0)))  # type: ignore[attr-defined]
@@ -178,7 +183,7 @@ def test_a_roll_by_the_clock_may_fall_into_a_truncation(offset: int) -> None:
             batch = batch_of(
                 [(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence
             )
-            assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+            assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
         log.advance_high_watermark(log.sync())
         with rolled_at(operation, fs, log) as has_rolled:
             log.truncate_to(Offset(offset))

@@ -13,7 +13,8 @@ from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import CorruptLog
 from storage.files.paths import LOG, OFFSET_INDEX, TIME_INDEX
 from storage.formats.manifest import UNKNOWN, SegmentRow, decode
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.state.producer_state import Duplicate
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
@@ -36,7 +37,9 @@ class Machine:
 
     def append(self, count: int = 1) -> None:
         for _ in range(count):
-            outcome = self.log.append_as_leader(valid(sent(self.sequence)), now_ms=self.sequence)
+            outcome = self.log.appender.append_as_leader(
+                valid(sent(self.sequence)), now_ms=self.sequence
+            )
             assert isinstance(outcome, Appended)
             self.sequence += 1
 

@@ -16,7 +16,8 @@ from storage.files.errors import (
 )
 from storage.files.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS
 from storage.formats.manifest import CHECKSUM, decode, encode
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.state.leader_epochs import decode_leader_epochs
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
@@ -38,7 +39,7 @@ class Machine:
     def append(self, count: int = 1) -> None:
         for _ in range(count):
             batch = batch_of([(b"key", bytes(40))])
-            assert isinstance(self.log.append_as_leader(valid(batch), now_ms=0), Appended)
+            assert isinstance(self.log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
 
     def append_segments(self, count: int) -> None:
         for _ in range(count):
@@ -331,12 +332,12 @@ def test_producers_and_epochs_survive_a_crash_after_many_rolls() -> None:
         batch = batch_of(
             [(b"k", bytes(80))], producer_id=4, producer_epoch=0, base_sequence=sequence
         )
-        machine.log.append_as_leader(valid(batch), now_ms=0)
+        machine.log.appender.append_as_leader(valid(batch), now_ms=0)
     machine.sync()
     assert len(machine.log.segments) > 2
     machine.crash()
     again = batch_of([(b"k", bytes(80))], producer_id=4, producer_epoch=0, base_sequence=5)
-    assert machine.log.append_as_leader(valid(again), now_ms=0) == Appended(
+    assert machine.log.appender.append_as_leader(valid(again), now_ms=0) == Appended(
         Offset(5), Offset(6), duplicate=True
     )
     assert machine.log.reader.end_offset_for_epoch(Epoch(1)) == (1, 9)

@@ -201,7 +201,7 @@ def test_appends_reads_and_syncs_race_with_closings_and_nothing_is_lost(
     choices = random.Random(0)
     for number in range(BATCHES):
         log = choices.choice(logs)
-        log.append_as_leader(valid(batch_of([(b"%d" % number, bytes(60))])), now_ms=0)
+        log.appender.append_as_leader(valid(batch_of([(b"%d" % number, bytes(60))])), now_ms=0)
         # Only the appending thread advances the high watermark, as in the broker.
         log.advance_high_watermark(synced.get(log, Offset(0)))
     is_over.set()

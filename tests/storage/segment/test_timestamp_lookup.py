@@ -6,7 +6,8 @@ import pytest
 
 from protocol.wire.numbers import Offset
 from storage.files.paths import TIME_INDEX
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment.timestamp_lookup import TimestampOffset
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
@@ -21,7 +22,7 @@ def test_time_index_that_is_plausible_but_wrong_never_hides_a_record(lie: tuple[
     log = home.create()
     for number in range(12):
         batch = batch_of([(b"key", bytes(40))], timestamps=[1000 + number])
-        assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+        assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
     log.roll(0)
     log.close()
     (name,) = [name for name in disk.list(log.directory) if name.endswith(TIME_INDEX)][:1]
@@ -46,7 +47,7 @@ def cleaned_log() -> PartitionLog:
             producer_epoch=0,
             base_sequence=0,
         )
-        assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
+        assert isinstance(log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
         if number != 1:
             log.roll(0)
     log.advance_high_watermark(log.sync())
@@ -85,9 +86,11 @@ def test_invariant_22_the_youngest_record_is_one_that_is_still_there() -> None:
 def test_invariant_22_holds_where_a_truncation_took_the_youngest_record() -> None:
     log = LogHome(MemoryFileSystem()).create()
     for timestamp in (1000, 9000):
-        log.append_as_leader(valid(batch_of([(b"key", b"v")], timestamps=[timestamp])), now_ms=0)
+        log.appender.append_as_leader(
+            valid(batch_of([(b"key", b"v")], timestamps=[timestamp])), now_ms=0
+        )
     log.truncate_to(Offset(1))
-    log.append_as_leader(valid(batch_of([(b"key", b"v")], timestamps=[5000])), now_ms=0)
+    log.appender.append_as_leader(valid(batch_of([(b"key", b"v")], timestamps=[5000])), now_ms=0)
     log.advance_high_watermark(log.sync())
     assert log.segments[0].max_timestamp == 9000
     assert log.reader.offset_for_timestamp(4000) == TimestampOffset(5000, Offset(1))

@@ -131,7 +131,7 @@ def test_read_committed_stops_at_the_first_open_transaction() -> None:
 def test_a_marker_counts_only_once_it_is_durable() -> None:
     log = CompactedLog()
     TransactionalProducer(log, 1).send((b"a", b"1"))
-    log.log.append_marker(
+    log.log.appender.append_marker(
         ProducerId(1), Epoch(0), is_commit=True, coordinator_epoch=Epoch(0), now_ms=1
     )
     assert (log.log.last_stable_offset, log.log.log_end_offset) == (0, 2)
@@ -147,7 +147,7 @@ def test_last_stable_offset_is_as_before_after_a_restart() -> None:
         TransactionalProducer(log, 2).send((b"b", b"1"))
         log.reopen(is_clean=is_clean)
         assert (log.log.last_stable_offset, log.log.high_watermark) == (1, 3)
-        log.log.append_marker(
+        log.log.appender.append_marker(
             ProducerId(1), Epoch(0), is_commit=False, coordinator_epoch=Epoch(0), now_ms=1
         )
         log.make_durable()
@@ -193,7 +193,7 @@ def test_a_followers_log_knows_its_transactions_too() -> None:
     leader, follower = CompactedLog(), CompactedLog()
     TransactionalProducer(leader, 1).send((b"a", b"1"))
     copy = bytearray(leader.log.segments[-1].files.open().read_at(0, 1 << 20))
-    follower.log.append_as_follower(run_of(copy), now_ms=1)
+    follower.log.appender.append_as_follower(run_of(copy), now_ms=1)
     follower.make_durable()
     assert (follower.log.last_stable_offset, follower.log.high_watermark) == (0, 1)
 

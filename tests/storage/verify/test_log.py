@@ -13,7 +13,8 @@ from protocol.records.batch_scan import crc32c
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.numbers import Offset
 from storage.files.paths import LEADER_EPOCH_CHECKPOINT, MANIFEST, OFFSET_INDEX, TIME_INDEX, join
-from storage.log.log import Appended, PartitionLog
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY
 from storage.verify.findings import Check, LogReport, Severity
 from storage.verify.log import verify_log
@@ -52,7 +53,7 @@ class Home:
         batch = batch_of(
             [(b"key", bytes(60))], producer_id=7, producer_epoch=0, base_sequence=sequence
         )
-        assert isinstance(self.log.append_as_leader(valid(batch), now_ms=0), Appended)
+        assert isinstance(self.log.appender.append_as_leader(valid(batch), now_ms=0), Appended)
         self.log.advance_high_watermark(self.log.sync())
 
     def reopen(self, *, is_clean: bool) -> PartitionLog:

@@ -29,7 +29,7 @@ GROUP = GroupRecord(
 def append_raw(topic: CoordinatorTopic, key: bytes | None, value: bytes | None) -> None:
     """Append what our own code never writes."""
     batch = memoryview(build_batch([Record(offset=0, timestamp=0, key=key, value=value)]))
-    topic.log_of(0).append_as_leader(ValidBatch(read_header(batch), batch), now_ms=0)
+    topic.log_of(0).appender.append_as_leader(ValidBatch(read_header(batch), batch), now_ms=0)
 
 
 def damage(log: Path) -> None:

@@ -184,7 +184,7 @@ async def test_empty_logs_are_equal() -> None:
 
 async def test_a_log_that_ends_in_a_gap() -> None:
     logs = copied()
-    logs.source.log.advance_end(Offset(50))
+    logs.source.log.appender.advance_end(Offset(50))
     logs.source.make_durable()
     logs.copy()
 

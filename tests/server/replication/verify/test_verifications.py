@@ -74,7 +74,7 @@ async def test_a_difference_has_the_key_and_where_it_is(tmp_path: Path) -> None:
         await target.broker.replication.pause("dr", is_paused=True)
         await source.produce("t", batch_of([(b"b", b"1")]))
         other = batch_of([(b"b", b"2")], base_offset=1, leader_epoch=ours.epochs.latest)
-        ours.append_as_follower(run_of(other), now_ms=0)
+        ours.appender.append_as_follower(run_of(other), now_ms=0)
         target.broker.group_commit.appended(ours)
         job = await verified(target)
 

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from storage.files.local_files import LocalFileSystem
-from storage.log.start_reserve import FREE_BYTES_MIN, RESERVE_BYTES, keep_reserve, release_reserve
+from storage.recovery.start_reserve import (
+    FREE_BYTES_MIN,
+    RESERVE_BYTES,
+    keep_reserve,
+    release_reserve,
+)
 from tests.harness.memory_fs import MemoryFileSystem
 
 

@@ -1,18 +1,19 @@
-"""When flush.messages and flush.ms ask for a sync."""
+"""Syncs of one log, and when flush.messages and flush.ms ask for one."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+from random import Random
 
 import pytest
 
 from protocol.wire.numbers import Offset
-from storage.files.errors import SyncFailed
+from storage.files.errors import LogOffline, SyncFailed
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of, valid
-from tests.harness.log_home import SMALL, LogHome
-from tests.harness.memory_fs import MemoryFileSystem
+from tests.harness.log_home import SMALL, Deferred, LogHome
+from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 PAIR = (b"key", b"value")
 
@@ -24,7 +25,7 @@ def log_with(home: LogHome, **settings: int) -> PartitionLog:
 
 
 def append(log: PartitionLog, count: int, now_ms: int = 0) -> None:
-    log.append_as_leader(valid(batch_of([PAIR] * count)), now_ms=now_ms)
+    log.appender.append_as_leader(valid(batch_of([PAIR] * count)), now_ms=now_ms)
 
 
 @pytest.fixture
@@ -107,3 +108,34 @@ def test_a_failed_flush_takes_the_directory_offline(home: LogHome) -> None:
         log.sync()
 
     assert [type(error) for error in home.failures] == [SyncFailed]
+
+
+def test_failed_sync_is_final(home: LogHome) -> None:
+    log = home.create()
+    append(log, 1)
+    home.fs.faults.fail("sync", errno.EIO)  # type: ignore[attr-defined]
+    with pytest.raises(SyncFailed):
+        log.sync()
+    assert [type(failure) for failure in home.failures] == [SyncFailed]
+    with pytest.raises(LogOffline):
+        append(log, 1)
+    assert log.high_watermark == 0
+
+
+def test_sync_covers_what_was_written_to_a_segment_before_it_was_sealed() -> None:
+    """An append and a roll between a sync's start and its end must not count as synced."""
+    disk = MemoryFileSystem()
+    log = LogHome(disk, background=Deferred(inline=False)).create()
+    append(log, 1)
+
+    def append_and_roll(action: str, path: str) -> None:
+        if action == "sync" and path.endswith(".log"):
+            disk.on_operation = None
+            append(log, 1)
+            log.roll(0)
+
+    disk.on_operation = append_and_roll
+    assert log.sync() == 1
+    assert log.sync() == 2
+    left = LogHome(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert left.open().log_end_offset == 2

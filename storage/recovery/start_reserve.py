@@ -13,7 +13,7 @@ from storage.files.errors import DiskError
 from storage.files.files import FileSystem
 from storage.files.paths import RESERVE, join
 
-_log = logging.getLogger("storage.log.start_reserve")
+_log = logging.getLogger("storage.recovery.start_reserve")
 
 RESERVE_BYTES = 4 << 20
 FREE_BYTES_MIN = 4 * RESERVE_BYTES

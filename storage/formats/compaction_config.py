@@ -1,0 +1,140 @@
+"""The part of a topic's settings that is about compaction: when a log is cleaned, and what stays.
+
+Source: Apache Kafka, TopicConfig.java, LogConfig.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.formats.config_property import (
+    DAY_MS,
+    DOUBLE,
+    LIST,
+    LONG,
+    LONG_MAX,
+    MINUTE_MS,
+    STRING,
+    ConfigError,
+    Synonym,
+    prop,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionConfig:
+    """When a compacted log is cleaned, and which records cleaning keeps."""
+
+    __slots__ = ()
+
+    min_cleanable_dirty_ratio: float = prop(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        default=0.5,
+        at_least=0,
+        at_most=1,
+        synonyms=(Synonym(name="log.cleaner.min.cleanable.ratio"),),
+        doc="A compacted log is cleaned when more than this fraction of it was never cleaned. A lower"
+        " value wastes less space on duplicates, but gives the cleaner more work.",
+    )
+    min_compaction_lag_ms: int = prop(
+        "min.compaction.lag.ms",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.ms"),),
+        doc="A record is not compacted away until this long after its append.",
+    )
+    min_compaction_lag_bytes: int = prop(
+        "min.compaction.lag.bytes",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="bytes",
+        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.bytes"),),
+        doc="This many bytes at the log's end are not compacted, in whole segments, for at most"
+        " max.compaction.lag.ms. Together with min.compaction.lag.ms the larger part stays. A"
+        " property of Kompakt's own.",
+    )
+    max_compaction_lag_ms: int = prop(
+        "max.compaction.lag.ms",
+        LONG,
+        default=LONG_MAX,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.max.compaction.lag.ms"),),
+        doc="A log is cleaned, at any dirty ratio, once a record has waited this long; an active"
+        " segment rolls in time for that, with or without appends.",
+    )
+    compaction_idle_roll_ms: int = prop(
+        "compaction.idle.roll.ms",
+        LONG,
+        default=10 * MINUTE_MS,
+        at_least=-1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.idle.roll.ms"),),
+        doc="The active segment of a compacted log without appends for this long rolls, so that it is"
+        " cleaned, if with it the dirty ratio is above min.cleanable.dirty.ratio; -1: only"
+        " segment.bytes, segment.ms and max.compaction.lag.ms roll it. Specific to Kompakt.",
+    )
+    delete_retention_ms: int = prop(
+        "delete.retention.ms",
+        LONG,
+        default=DAY_MS,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.delete.retention.ms"),),
+        doc="How long a tombstone stays after it was first cleaned. A consumer that reads from the start"
+        " must reach the end within this time to be sure to see every deletion.",
+    )
+    compaction_hold_groups: tuple[str, ...] = prop(
+        "compaction.hold.groups",
+        LIST,
+        default=("__mirror.*",),
+        synonyms=(Synonym(name="log.cleaner.hold.groups"),),
+        doc="Groups, by name or by prefix with a *, that never miss a deletion, however far they lag:"
+        " tombstones and transaction markers at and above the least offset that such a group has"
+        " committed stay beyond delete.retention.ms. Their committed offsets do not expire. By default"
+        " the links of mirrors. Specific to Kompakt.",
+    )
+    compaction_hold_max_ms: int = prop(
+        "compaction.hold.max.ms",
+        LONG,
+        default=7 * DAY_MS,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.hold.max.ms"),),
+        doc="A group of compaction.hold.groups whose committed offset has not moved for this long,"
+        " though there is more to read, no longer holds tombstones. A mirror then has to be copied once"
+        " more from the start. Specific to Kompakt.",
+    )
+    compaction_unkeyed_records: str = prop(
+        "compaction.unkeyed.records",
+        STRING,
+        default="drop",
+        choices=("drop", "keep"),
+        doc="What cleaning does with records without a key, which a topic can hold from before it was"
+        " compacted: drop, as Kafka does, counted in the cleaner's metrics, or keep. A property of"
+        " Kompakt's own.",
+    )
+
+    @property
+    def keeps_unkeyed_records(self) -> bool:
+        """Whether the cleaner keeps records without a key."""
+        return self.compaction_unkeyed_records == "keep"
+
+    def check_compaction(self) -> None:
+        """Raise ConfigError unless the values fit together."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                "conflict topic config setting"
+                f" min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
+                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+        for pattern in self.compaction_hold_groups:
+            if "*" in pattern[:-1] or pattern in ("", "*"):
+                raise ConfigError(
+                    f"Invalid value {pattern[:100]!r} for configuration compaction.hold.groups: must be"
+                    " the name of a group, or a prefix of one or more characters followed by *"
+                )
