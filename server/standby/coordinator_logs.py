@@ -52,14 +52,14 @@ def write_log(
         path = checkpoint_path(copy.log.directory)
         for piece in _checkpoint_pieces(fs, path, copy.checkpoint_epoch):
             _append(log, piece, now_ms)
-        log.advance_end(end, now_ms=now_ms, leader_epoch=copy.checkpoint_epoch)
+        log.appender.advance_end(end, now_ms=now_ms, leader_epoch=copy.checkpoint_epoch)
     feed_log(
         copy.log,
         Offset(end or copy.log.log_start_offset),
         copy.end,
         lambda piece: _append(log, memoryview(piece), now_ms),
     )
-    log.advance_end(copy.end, now_ms=now_ms, leader_epoch=copy.last_epoch)
+    log.appender.advance_end(copy.end, now_ms=now_ms, leader_epoch=copy.last_epoch)
     log.advance_high_watermark(log.sync())
     log.close()
 
@@ -86,6 +86,6 @@ def _append(log: PartitionLog, batches: memoryview, now_ms: int) -> int:
             raise CorruptBatch(f"{log.topic_partition}: {run.fault}")
         if not len(run.view):
             break
-        log.append_as_follower(run, now_ms=now_ms)
+        log.appender.append_as_follower(run, now_ms=now_ms)
         batches = run.rest
     return log.log_end_offset

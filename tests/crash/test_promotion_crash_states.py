@@ -46,8 +46,9 @@ from storage.files.paths import topic_directory, topic_id_text
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import read_meta_properties
 from storage.formats.topic_partition import TopicPartition
+from storage.log.appender import Appended
 from storage.log.directory_start import make_durably
-from storage.log.log import Appended, PartitionLog
+from storage.log.log import PartitionLog
 from tests.harness.checkpointed_log import CheckpointedLog, State, new_scan, state_of
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
@@ -88,7 +89,7 @@ async def standby(seed: int) -> Standby:
     for number in range(3):
         data = batch_of([(f"k{number}".encode(), b"v")])
         log = topics["orders"].logs()[0]
-        assert isinstance(log.append_as_leader(valid(data), now_ms=NOW_MS), Appended)
+        assert isinstance(log.appender.append_as_leader(valid(data), now_ms=NOW_MS), Appended)
         log.advance_high_watermark(log.sync())
         records = read_all(log)
     await world.close()
@@ -256,7 +257,7 @@ async def test_whatever_interrupts_a_rejoin_the_next_start_finishes_it() -> None
     offsets = await world.create(OFFSETS_TOPIC, 2)
     log = orders.logs()[0]
     assert isinstance(
-        log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=NOW_MS), Appended
+        log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=NOW_MS), Appended
     )
     log.advance_high_watermark(log.sync())
     records = read_all(log)
