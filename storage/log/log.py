@@ -28,7 +28,7 @@ from storage.batches.batch_run import BatchRun
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch
 from storage.files.errors import NoSpace, StorageError
-from storage.files.files import BegunSync, FileSystem, remove_tree_durably
+from storage.files.files import BegunSync, FileSystem
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN
@@ -654,10 +654,11 @@ class PartitionLog:
 
         See `storage/log/replacement.py`. No append to and no sync of either log may run meanwhile, as
         for `truncate_to`, and this log must lead above the epochs of the copy (`lead_above`). All of the
-        copy is readable then; the copy is out of service, and its directory is gone.
+        copy is readable then, and the copy is out of service.
 
         Args:
-            copy: of this log, from `LogDirectory.begin_copy`; the caller drops it afterwards.
+            copy: of this log, from `LogDirectory.begin_copy`; the caller drops it afterwards, because its
+                directory is left.
             puts_aside: keep what the log holds now, as a log in a directory beside it.
 
         Returns the directory into which the old log was put aside, or None.
@@ -674,9 +675,6 @@ class PartitionLog:
         aside = Replacement(self._fs, self._parts, copy._parts).run(puts_aside=puts_aside)
         self._unsynced.replaced(self._offsets.end)
         copy.retire()
-        copy.wait_for_commit()
-        with self._service.failing_with_the_disk():
-            remove_tree_durably(self._fs, copy.directory)
         return aside
 
     @property

@@ -7,9 +7,9 @@
     4 the log that was put aside gets its name; the segments get theirs
     5 shown to readers: segments, offsets, states
     6 old segments and states removed, states written; manifest without the flag
-    7 the copy's directory removed
 
-After a crash before 3, recovery removes the staged files; after a crash later, it finishes 4 and 6. A
+The copy's directory is left to the one that has begun the copy (`storage/log/copies.py`). After a crash
+before 3, recovery removes the staged files; after a crash later, it finishes 4 and 6. A
 reader that meets step 5 repeats its read (`storage/log/reader.py`).
 """
 

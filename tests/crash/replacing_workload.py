@@ -9,7 +9,7 @@ from storage.log.log import PartitionLog
 from storage.log.on_disk import look_at_log
 from tests.crash.expected import Content, Possible, check_content, check_files, read_content
 from tests.crash.workload import Workload
-from tests.harness.copied_log import CopiedLog, Seen, begin_copy, seen_of
+from tests.harness.copied_log import CopiedLog, Seen, begin_copy, drop_copy, seen_of
 from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -40,6 +40,7 @@ class ReplacingWorkload(Workload):
         self.copy_seen, self.puts_aside = seen_of(copy.log), self.random.random() < 0.5
         self.copy = copy
         self._swap_in(copy)
+        drop_copy(self.home)
         self.take_copy()
         assert seen_of(self.log) == self.copy_seen
         assert self.log.clean_offset == self.log.cut_offset_min == self.start

@@ -88,13 +88,16 @@ def test_log_has_the_records_of_the_copy_and_goes_on() -> None:
     assert list(log.epochs.entries) == [(3, 2), (5, 31)]
 
 
-def test_copy_is_out_of_service_and_its_directory_gone() -> None:
+def test_copy_is_out_of_service_and_a_start_removes_what_is_left_of_it() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
     copy = filled_copy(home, log, [1])
     log.replace_with(copy, puts_aside=False)
     assert copy.is_retired
-    assert home.fs.list("/data/orders") == ["0"]
+    assert home.fs.list(copy.directory) == ["manifest"]
+    left = after_power_cut(home)
+    left.open()
+    assert left.fs.list("/data/orders") == ["0"]
     with pytest.raises(LogOffline):
         log.replace_with(copy, puts_aside=False)
 
