@@ -657,8 +657,8 @@ class PartitionLog:
         copy is readable then, and the copy is out of service.
 
         Args:
-            copy: of this log, from `LogDirectory.begin_copy`; the caller drops it afterwards, because its
-                directory is left.
+            copy: of this log, from `LogDirectory.begin_copy`; its directory is left, so the caller drops
+                it afterwards.
             puts_aside: keep what the log holds now, as a log in a directory beside it.
 
         Returns the directory into which the old log was put aside, or None.
