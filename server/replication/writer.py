@@ -229,7 +229,9 @@ class MirrorWriter:
                 return
             old, new, is_compacted = mirror.own.place, copy.place, log.config.is_compacted
             puts_aside = goes_aside(resync.memory, old, new, is_compacted=is_compacted)
-            aside = await self._disk.run(log.replace_with, copy.log, puts_aside=puts_aside)
+            aside = await self._disk.run(
+                log.replace_with, copy.log, puts_aside=puts_aside, copy_id=resync.id
+            )
         except NoSpace as error:
             if copy.log.offline_reason is not None:
                 raise

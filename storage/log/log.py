@@ -203,6 +203,11 @@ class PartitionLog:
         return self._states.epochs
 
     @property
+    def copy_id(self) -> uuid.UUID | None:
+        """The id of the last copy that has replaced its records (`replace_with`); None if none has."""
+        return self._commits.copy_id
+
+    @property
     def offline_reason(self) -> str | None:
         """Why the log is out of service; None while it is in service."""
         return self._service.offline_reason
@@ -649,7 +654,9 @@ class PartitionLog:
         self._commits.truncate_fully_and_start_at(offset)
         self._unsynced.truncated(self._offsets.end)
 
-    def replace_with(self, copy: PartitionLog, *, puts_aside: bool) -> str | None:
+    def replace_with(
+        self, copy: PartitionLog, *, puts_aside: bool, copy_id: uuid.UUID | None = None
+    ) -> str | None:
         """Make the records of a copy those of this log, by one manifest commit. A worker thread.
 
         See `storage/log/replacement.py`. No append to and no sync of either log may run meanwhile, as
@@ -660,6 +667,7 @@ class PartitionLog:
             copy: of this log, from `LogDirectory.begin_copy`; its directory is left, so the caller drops
                 it afterwards.
             puts_aside: keep what the log holds now, as a log in a directory beside it.
+            copy_id: `copy_id` from then on, also after a start.
 
         Returns the directory into which the old log was put aside, or None.
 
@@ -672,7 +680,8 @@ class PartitionLog:
         """
         if copy.epochs.latest >= self.leader_epoch:
             raise ValueError(f"{self} does not lead above epoch {copy.epochs.latest} of its copy")
-        aside = Replacement(self._fs, self._parts, copy._parts).run(puts_aside=puts_aside)
+        replacement = Replacement(self._fs, self._parts, copy._parts)
+        aside = replacement.run(copy_id, puts_aside=puts_aside)
         self._unsynced.replaced(self._offsets.end)
         copy.retire()
         return aside

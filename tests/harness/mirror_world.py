@@ -152,8 +152,10 @@ class MirrorWorld:
         return self.source.now_ms
 
     def _opened(self) -> Mirror:
-        mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=safe_ms_of(self.slot))
-        if (before := resync_of(self.slot)) is not None:
+        log = self.copy.log
+        safe_ms = safe_ms_of(self.slot, log.copy_id)
+        mirror = Mirror(log, now_ms=lambda: self.now_ms, safe_ms=safe_ms)
+        if (before := resync_of(self.slot, log.copy_id)) is not None:
             mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
         mirror.slot_committed(0, mirror.slot_content, mirror.target)
         commit: Any = Commit(self.random)

@@ -147,7 +147,15 @@ async def test_the_slot_is_the_copys_but_not_beyond_the_log_and_remembers_the_lo
     world._pass_time(5_000)
     slot = mirror.slot_content
     assert (slot.offset, slot.safe_ms) == (0, safe_ms)
-    assert resync_of(slot.metadata()) == ResyncMemory(Guard.SOURCE_LOST, puts_aside=True)
+    assert mirror.resync is not None
+    assert mirror.target is not None
+    remembered = (mirror.resync.id, mirror.target.tombstones.safe_ms)
+    assert resync_of(slot.metadata()) == (
+        Guard.SOURCE_LOST,
+        True,
+        str(remembered[0]),
+        remembered[1],
+    )
     assert not mirror.is_asking, "until the source has this slot"
     assert slot.has_news(slot._replace(resync=None), 86_400_000)
 
