@@ -203,6 +203,11 @@ class PartitionLog:
         return self._states.epochs
 
     @property
+    def rewrites(self) -> int:
+        """Grows when the log is truncated or replaced: records that were read before may be gone."""
+        return self._list.truncations + self._list.replacements
+
+    @property
     def copy_id(self) -> uuid.UUID | None:
         """The id of the last copy that has replaced its records (`replace_with`); None if none has."""
         return self._commits.copy_id
