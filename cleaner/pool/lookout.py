@@ -32,6 +32,10 @@ SEGMENTS_PER_TURN = 5000
 LOG_COST_IN_SEGMENTS = 100
 """The fixed cost of looking at a log, in segments."""
 
+SECONDS_PER_TURN = 0.002
+"""The most time for one turn of the event loop. What a look at a log costs also depends on how many
+groups hold its tombstones."""
+
 
 @dataclass(slots=True, kw_only=True)
 class LogSketch:
@@ -79,7 +83,7 @@ class Lookout:
     ) -> Look:
         """Look at each log that is not offline; `may_run`: as for `look_at`."""
         look = self.begin()
-        async for log in _yielding(logs):
+        async for log in self._yielding(logs):
             self.look_at(log, look, may_run=may_run(log))
         return look
 
@@ -89,7 +93,7 @@ class Lookout:
         """Returns the eligible logs over which a pass may run, the most urgent first."""
         waiting = [
             candidate
-            async for log in _yielding(logs)
+            async for log in self._yielding(logs)
             if may_run(log) and (candidate := self.candidate(log))
         ]
         return sorted(waiting, key=urgency, reverse=True)
@@ -187,23 +191,23 @@ class Lookout:
             freed = (report.bytes_before - report.bytes_after) / dirty_bytes
             self._gains[partition] = min(max(freed, 0.0), 1.0)
 
+    async def _yielding(self, logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
+        """Yields the logs that are not offline, and yields to the event loop now and then."""
+        looked_at, began = 0, self._clock.monotonic()
+        for log in logs:
+            if log.offline_reason is None:
+                yield log
+            looked_at += LOG_COST_IN_SEGMENTS + len(log.segments)
+            is_long = self._clock.monotonic() - began >= SECONDS_PER_TURN
+            if looked_at >= SEGMENTS_PER_TURN or is_long:
+                await asyncio.sleep(0)
+                looked_at, began = 0, self._clock.monotonic()
+
     def forget_all_but(self, present: Container[TopicPartition]) -> None:
         """Forget logs that are gone."""
         for known in (self._remainders, self._eligible_since, self._gains):
             for partition in [each for each in known if each not in present]:
                 del known[partition]
-
-
-async def _yielding(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
-    """Yields the logs that are not offline, and yields to the event loop now and then."""
-    looked_at = 0
-    for log in logs:
-        if log.offline_reason is None:
-            yield log
-        looked_at += LOG_COST_IN_SEGMENTS + len(log.segments)
-        if looked_at >= SEGMENTS_PER_TURN:
-            looked_at = 0
-            await asyncio.sleep(0)
 
 
 def stable_offset(log: PartitionLog) -> Offset:

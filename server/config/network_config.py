@@ -63,7 +63,8 @@ class NetworkConfig:
         default="",
         dynamic=False,
         doc="The listener by which brokers and standbys reach each other. Only there, clients with"
-        " ClusterAction on the cluster may fetch the metadata, as kompakt standby does.",
+        " ClusterAction on the cluster may fetch the metadata, as kompakt standby does; and an answer to"
+        " Fetch may begin with batches without records, as in Kafka.",
     )
     security_inter_broker_protocol: str = prop(
         "security.inter.broker.protocol",

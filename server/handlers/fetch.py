@@ -16,7 +16,10 @@ rack_id · v12 last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516, docs/desi
 to v18 fields that only replicas send, and node_endpoints, which a single broker does not need.
 A fetch of partition 0 of `__cluster_metadata`, v12 and later, on the internal listener, is a follower's
 (`server/handlers/shared/metadata_log.py`). On that listener a follower's permission, ClusterAction, is
-also enough for the coordinators' topics.
+also enough for the coordinators' topics, and from v12 on, since which followers can say their last
+epoch, an answer may begin with batches without records, as in Kafka: they carry the last sequences of
+producers. Otherwise these are only sent behind a batch with records, because kafkajs, which speaks v11,
+asks for ever when it gets nothing else.
 Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
 fetching from followers.
 """
@@ -56,7 +59,7 @@ from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 
-IDS_SINCE = 13
+EPOCHS_SINCE, IDS_SINCE = 12, 13
 
 PARTITIONS_PER_TURN = 64
 """A fetch of up to this many partitions is read in one turn of the loop, in about a millisecond."""
@@ -152,6 +155,7 @@ class _Fetch:
         "_request",
         "_topics",
         "_watched",
+        "_with_empty_batches",
         "bytes",
         "has_fault",
         "is_long",
@@ -168,6 +172,7 @@ class _Fetch:
             self._bytes_max = context.usage.fetch_bytes_max(self._bytes_max)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+        self._with_empty_batches = _takes_empty_batches(context)
         # Constant once `_collect_partitions` is done: topics by name or id, partitions in the order
         # in which the request first names them.
         self._topics: dict[str | UUID, AskedTopic] = {}
@@ -309,6 +314,7 @@ class _Fetch:
             whole_first_batch=self.bytes == 0,
             isolation=self._isolation,
             last_fetched_epoch=Epoch(wanted.last_fetched_epoch),
+            with_empty_batches=self._with_empty_batches,
         )
         try:
             try:
@@ -366,6 +372,11 @@ class _Fetch:
             self._context.broker.answers.hold(change)
         elif change < 0:
             self._context.broker.answers.give_back(-change)
+
+
+def _takes_empty_batches(context: RequestContext) -> bool:
+    """Returns whether an answer may begin with batches without records, because a follower may ask."""
+    return context.header.api_version >= EPOCHS_SINCE and is_on_internal_listener(context)
 
 
 def _may_follow(name: str, context: RequestContext) -> bool:

@@ -281,7 +281,7 @@ class SourceCopier:
         if len(fetched.records) and not self._judge.may_have_gaps():
             answer = replace(answer, first_gap=_first_gap(target, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
-        before = mirror.state
+        before, waits_for_room = mirror.state, mirror.has_complete_copy
         action = mirror.answered(verdict)
         if mirror.state is not before and verdict.reason:
             _log.warning("%s is %s: %s", mirror.log.topic_partition, mirror.state, verdict.reason)
@@ -290,21 +290,26 @@ class SourceCopier:
         if action is Action.APPEND and answer.error_code:
             # The source has forgotten its epochs with its records: it cannot compare.
             mirror.asks_epoch = False
-        elif action is Action.APPEND:
-            mirror.judged(fetched)
-            if len(fetched.records):
-                self._turn += 1
-                mirror.turn, mirror.asks_epoch = self._turn, True
-            elif fetched.has_gap_from(target.log.log_end_offset) and self._judge.compacts(mirror):
-                epoch = await self._epoch_of_gap(mirror, target, ask)
-                fetched = replace(fetched, gap_epoch=epoch)
-            await self._writer.append(mirror, target, fetched)
+        elif action is Action.APPEND and not waits_for_room:
+            await self._append(mirror, target, fetched, ask)
         elif action is Action.CUT:
             await self._writer.cut(mirror, verdict)
         else:
             await self._begin_again_or_skip(mirror, action, verdict)
         if mirror.has_complete_copy:
             await self._writer.swap(mirror)
+
+    async def _append(
+        self, mirror: Mirror, target: Target, fetched: Fetched, ask: AskEpochEnd
+    ) -> None:
+        mirror.judged(fetched)
+        if len(fetched.records):
+            self._turn += 1
+            mirror.turn, mirror.asks_epoch = self._turn, True
+        elif fetched.has_gap_from(target.log.log_end_offset) and self._judge.compacts(mirror):
+            epoch = await self._epoch_of_gap(mirror, target, ask)
+            fetched = replace(fetched, gap_epoch=epoch)
+        await self._writer.append(mirror, target, fetched)
 
     async def _begin_again_or_skip(self, mirror: Mirror, action: Action, verdict: Verdict) -> None:
         if action is Action.BEGIN:

@@ -362,8 +362,8 @@ class Link:
 
     def _new_mirror(self, log: PartitionLog) -> Mirror:
         _, metadata = self._stored.get(log.topic_partition, (0, None))
-        mirror = Mirror(log, now_ms=self._now_ms, safe_ms=safe_ms_of(metadata))
-        before = resync_of(metadata)
+        mirror = Mirror(log, now_ms=self._now_ms, safe_ms=safe_ms_of(metadata, log.copy_id))
+        before = resync_of(metadata, log.copy_id)
         if before is not None and not mirror.own.is_empty:
             mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
         if self.spec.is_paused:

@@ -241,8 +241,9 @@ class Mirror:
         resync, reason = self.resync, verdict.reason
         if self.state is MirrorState.RESYNC and reason:
             reason = f"the resync: {reason}"
+        waits_for_room = self.has_complete_copy
         action = self._step(Event.ANSWER, verdict.guard, reason)
-        if action is Action.APPEND:
+        if action is Action.APPEND and not waits_for_room:
             self.attempts = 0
             self._pauses.reset()
         elif action is Action.WAIT:
@@ -285,7 +286,8 @@ class Mirror:
 
     @property
     def has_complete_copy(self) -> bool:
-        """Whether the new copy may take the log's place, once it is durable."""
+        """Whether the new copy may take the log's place, once it is durable. It is complete before an
+        answer only if a full disk has refused the swap, or a pause came in between."""
         copy = None if self.resync is None else self.resync.target
         if copy is None or self.state is not MirrorState.RESYNC or copy.source_end < 0:
             return False

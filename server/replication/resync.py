@@ -10,7 +10,8 @@ followers).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
 
 from protocol.wire.numbers import Offset
 from server.replication.divergence import Place, Remedy, remedy_for
@@ -49,13 +50,16 @@ class Resync:
     puts_aside: bool
     """Whether the old log is put aside in any case."""
     started_ms: int
+    id: UUID = field(default_factory=uuid4)
+    """The log has it once the new copy has replaced it (`PartitionLog.copy_id`)."""
     target: Target | None = None
     """The new copy; None until its files are made."""
 
     @property
     def memory(self) -> ResyncMemory:
         """What the slot at the source remembers of it."""
-        return ResyncMemory(self.cause, self.puts_aside)
+        safe_ms = None if self.target is None else self.target.tombstones.safe_ms
+        return ResyncMemory(self.cause, self.puts_aside, str(self.id), safe_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

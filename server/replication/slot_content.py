@@ -2,8 +2,11 @@
 
     committed offset   the mirror's synced end; during a resync the new copy's, but not beyond the log's
     metadata           {"safe_ms": ..., "state": "copying", "reason": "", "resync": {"cause": ...,
-                       "puts_aside": false}}; "resync" only while one is under way, which begins again
-                       after a restart. `safe_ms` is the old log's until then
+                       "puts_aside": false, "id": ..., "safe_ms": ...}}; "resync" only while one is under
+                       way. Its `safe_ms` is the new copy's, the other one the old log's
+
+After a restart a resync begins again, unless the log has its id (`PartitionLog.copy_id`): then the swap
+was durable, and the crash came before the next slot.
 
 A mirror that has everything is safe since its last answer, so `safe_ms` moves all the time. It is read
 only after a restart, and an older one only makes the mirror more careful: the time that it may lag by
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from protocol.wire.numbers import Offset
 from server.replication.state_table import Guard, MirrorState
@@ -29,10 +33,14 @@ SAFE_SHARE = 10
 
 
 class ResyncMemory(NamedTuple):
-    """What a restart needs to begin a resync again."""
+    """What a restart needs to begin a resync again, or to see that it was complete."""
 
     cause: Guard
     puts_aside: bool
+    id: str = ""
+    """Of the resync, and of its copy once that has replaced the log."""
+    safe_ms: int | None = None
+    """`TombstoneWatch.safe_ms` of the new copy; None until that is made."""
 
 
 class SlotContent(NamedTuple):
@@ -54,8 +62,7 @@ class SlotContent(NamedTuple):
             "reason": self.reason[:REASON_MAX],
         }
         if self.resync is not None:
-            cause = self.resync.cause.name
-            content["resync"] = {"cause": cause, "puts_aside": self.resync.puts_aside}
+            content["resync"] = {**self.resync._asdict(), "cause": self.resync.cause.name}
         return json.dumps(content, separators=(",", ":"))
 
     def has_news(self, stored: SlotContent, delete_retention_ms: int) -> bool:
@@ -64,28 +71,61 @@ class SlotContent(NamedTuple):
         Args:
             delete_retention_ms: the source's, of this topic.
         """
-        if self[:3] != stored[:3] or self.resync != stored.resync:
+        if self[:3] != stored[:3] or _without_time(self.resync) != _without_time(stored.resync):
             return True
-        if self.safe_ms is None or stored.safe_ms is None:
-            return self.safe_ms != stored.safe_ms
-        return SAFE_SHARE * abs(self.safe_ms - stored.safe_ms) > delete_retention_ms
+        times = [(self.safe_ms, stored.safe_ms)]
+        if self.resync is not None and stored.resync is not None:
+            times.append((self.resync.safe_ms, stored.resync.safe_ms))
+        return any(_has_moved(*each, delete_retention_ms) for each in times)
 
 
-def safe_ms_of(metadata: str | None) -> int | None:
-    """Returns what a slot remembers of `TombstoneWatch.safe_ms`; None if it remembers nothing."""
-    found = _content(metadata).get("safe_ms")
-    return found if isinstance(found, int) else None
+def _without_time(resync: ResyncMemory | None) -> ResyncMemory | None:
+    return None if resync is None else resync._replace(safe_ms=None)
 
 
-def resync_of(metadata: str | None) -> ResyncMemory | None:
-    """Returns the resync that a slot remembers; None if none was under way."""
-    found = _content(metadata).get("resync")
+def _has_moved(now: int | None, stored: int | None, delete_retention_ms: int) -> bool:
+    if now is None or stored is None:
+        return now != stored
+    return SAFE_SHARE * abs(now - stored) > delete_retention_ms
+
+
+def safe_ms_of(metadata: str | None, copy_id: UUID | None = None) -> int | None:
+    """Returns what a slot remembers of the log's `TombstoneWatch.safe_ms`; None if it remembers nothing.
+
+    Args:
+        copy_id: `PartitionLog.copy_id`.
+    """
+    content = _content(metadata)
+    resync = _resync(content)
+    if resync is not None and resync.id == str(copy_id):
+        return resync.safe_ms
+    return _time(content)
+
+
+def resync_of(metadata: str | None, copy_id: UUID | None = None) -> ResyncMemory | None:
+    """Returns the resync that a slot remembers; None if none was under way, or if its copy has taken the
+    log's place.
+
+    Args:
+        copy_id: `PartitionLog.copy_id`.
+    """
+    found = _resync(_content(metadata))
+    return None if found is None or found.id == str(copy_id) else found
+
+
+def _resync(content: dict[str, Any]) -> ResyncMemory | None:
+    found = content.get("resync")
     if not isinstance(found, dict):
         return None
-    cause = found.get("cause")
+    cause, puts_aside = found.get("cause"), found.get("puts_aside") is not False
     if not isinstance(cause, str) or cause not in Guard.__members__:
         return None
-    return ResyncMemory(Guard[cause], found.get("puts_aside") is not False)
+    return ResyncMemory(Guard[cause], puts_aside, str(found.get("id", "")), _time(found))
+
+
+def _time(content: dict[str, Any]) -> int | None:
+    found = content.get("safe_ms")
+    return found if isinstance(found, int) else None
 
 
 def _content(metadata: str | None) -> dict[str, Any]:

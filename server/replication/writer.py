@@ -25,7 +25,7 @@ from server.runtime.executors import Executor
 from server.runtime.tasks import to_its_end
 from server.runtime.turns import Pace, Turns
 from storage.batches.batch_run import BatchRun, check_run, takes_long
-from storage.files.errors import CutRefused, StorageError
+from storage.files.errors import CutRefused, NoSpace, StorageError
 from storage.files.files import FileSystem
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
@@ -222,16 +222,21 @@ class MirrorWriter:
         copy = resync.target
         for each in (copy.log, log):
             await self._group_commit.rest(each)
-        if copy.log.epochs.latest >= log.leader_epoch:
-            await self._lead_above(log, copy.log.epochs.latest)
-        if mirror.target is not copy:
+        try:
+            if copy.log.epochs.latest >= log.leader_epoch:
+                await self._lead_above(log, copy.log.epochs.latest)
+            if mirror.target is not copy:
+                return
+            old, new, is_compacted = mirror.own.place, copy.place, log.config.is_compacted
+            puts_aside = goes_aside(resync.memory, old, new, is_compacted=is_compacted)
+            aside = await self._disk.run(
+                log.replace_with, copy.log, puts_aside=puts_aside, copy_id=resync.id
+            )
+        except NoSpace as error:
+            if copy.log.offline_reason is not None:
+                raise
+            self._wait_for_room(mirror, error)
             return
-        old, new = mirror.own.place, copy.place
-        aside = await self._disk.run(
-            log.replace_with,
-            copy.log,
-            puts_aside=goes_aside(resync.memory, old, new, is_compacted=log.config.is_compacted),
-        )
         mirror.swapped(copy)
         self._group_commit.abandon(log)
         mirror.left_over = copy.log
@@ -245,6 +250,12 @@ class MirrorWriter:
             old.end,
             text,
         )
+
+    def _wait_for_room(self, mirror: Mirror, error: NoSpace) -> None:
+        """Keep the new copy, which a full disk has not changed, until the next attempt."""
+        reason = f"the new copy is complete, and waits for room on the disk: {error}"
+        _log.warning("%s: %s", mirror.log.topic_partition, reason)
+        mirror.answered(Verdict(guard=Guard.ERROR, reason=reason))
 
     async def _drop_copy(self, mirror: Mirror) -> None:
         copy = mirror.left_over

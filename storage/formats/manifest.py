@@ -6,6 +6,7 @@
                | flags: uint16 | version: int64 | generation: int64 | topic_id: byte[16]
                | partition: int32 | segment_count: int32 | log_start_offset: int64
                | clean_offset: int64 | truncate_to: int64
+               | copy_id: byte[16], only if a copy has replaced the log
     row    :=  base_offset: int64 | file_version: int64 | flags: int32 | reserved: int32
                | end_offset: int64 | size: int64 | max_timestamp: int64
                | offset_of_max_timestamp: int64 | created_ms: int64 | first_append_ms: int64
@@ -55,6 +56,8 @@ HEADER = struct.Struct(
     "q"  # clean offset
     "q"  # truncate to
 )
+COPY_ID = struct.Struct(">16s")
+"""Follows the header of a log that a copy has replaced. Zeros: none."""
 ROW = struct.Struct(
     ">"
     "q"  # base offset
@@ -149,6 +152,8 @@ class Manifest:
     may be gone because of records above it."""
     has_foreign_states: bool = False
     """Whether the files of epochs, producers and aborted transactions are those of another log."""
+    copy_id: uuid.UUID | None = None
+    """The id of the last copy that has replaced the log's records; None if none has."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: Offset) -> Offset:
@@ -163,11 +168,12 @@ class Manifest:
 
 def encode(manifest: Manifest) -> bytes:
     """Returns the bytes of a manifest file."""
+    copy_id = b"" if manifest.copy_id is None else COPY_ID.pack(manifest.copy_id.bytes)
     body = bytearray(
         HEADER.pack(
             MAGIC,
             FORMAT_WITH_FOREIGN_STATES if manifest.has_foreign_states else FORMAT,
-            HEADER.size,
+            HEADER.size + len(copy_id),
             ROW.size,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
@@ -182,6 +188,7 @@ def encode(manifest: Manifest) -> bytes:
             manifest.truncate_to,
         )
     )
+    body += copy_id
     for row in manifest.segments:
         body += _encode_row(row)
     return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
@@ -223,6 +230,7 @@ def decode(data: bytes, path: str) -> Manifest:
         has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
         has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
+        copy_id=_copy_id(data, header_size),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),
@@ -246,6 +254,13 @@ def _check_frame(data: bytes, path: str) -> tuple[int, int]:
     if header_size < HEADER.size or row_size < ROW.size or len(checked) < header_size:
         raise DamagedFile(path, f"header of {header_size} and rows of {row_size} bytes")
     return header_size, row_size
+
+
+def _copy_id(data: bytes, header_size: int) -> uuid.UUID | None:
+    if header_size < HEADER.size + COPY_ID.size:
+        return None
+    (found,) = COPY_ID.unpack_from(data, HEADER.size)
+    return uuid.UUID(bytes=found) if any(found) else None
 
 
 def _encode_row(row: SegmentRow) -> bytes:

@@ -16,6 +16,7 @@ loop.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Sequence
 
 from protocol.wire.numbers import Offset
@@ -52,6 +53,7 @@ class LogCommits:
         "_stopped_at",
         "clean_offset",
         "commit_lock",
+        "copy_id",
         "listed",
     )
 
@@ -69,6 +71,7 @@ class LogCommits:
         recovery_point: SegmentRow,
         is_as_stopped: bool,
         has_unfinished_pass: bool,
+        copy_id: uuid.UUID | None,
     ) -> None:
         """Take the manifest on disk.
 
@@ -76,7 +79,7 @@ class LogCommits:
             listed: the segments that it lists.
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
-            has_unfinished_pass: as the manifest says.
+            has_unfinished_pass, copy_id: as the manifest says.
         """
         # Constant after construction
         self._fs = fs
@@ -92,6 +95,8 @@ class LogCommits:
         """The segments that the manifest lists."""
         self.clean_offset = segment_list.clean_offset
         self._has_unfinished_pass = has_unfinished_pass
+        self.copy_id = copy_id
+        """The id of the last copy that has replaced the log's records; None if none has."""
         self._recovery_point = recovery_point
         self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
         """The log's end if all files are as after a clean stop while the log ends there."""
@@ -183,6 +188,7 @@ class LogCommits:
         has_unfinished_pass: bool | None = None,
         truncate_to: Offset = UNKNOWN_OFFSET,
         has_foreign_states: bool = False,
+        copy_id: uuid.UUID | None = None,
     ) -> None:
         """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
 
@@ -192,6 +198,7 @@ class LogCommits:
                 manifest has.
             has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
             has_foreign_states: whether the segments are a copy's, and the files of states are not.
+            copy_id: of the copy whose segments these are; by default the one that the manifest has.
 
         Raises:
             StorageError: the old manifest is still valid.
@@ -205,6 +212,7 @@ class LogCommits:
         rows = self._rows(segments, recovery_point) if rows is None else rows
         if has_unfinished_pass is None:
             has_unfinished_pass = self._has_unfinished_pass
+        copy_id = self.copy_id if copy_id is None else copy_id
         manifest = Manifest(
             version=self._list.next_version(),
             generation=self._list.generation,
@@ -216,6 +224,7 @@ class LogCommits:
             has_aborted_file=self._states.has_aborted_file,
             has_unfinished_pass=has_unfinished_pass,
             has_foreign_states=has_foreign_states,
+            copy_id=copy_id,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
@@ -224,6 +233,7 @@ class LogCommits:
         self._recovery_point = rows[-1]
         self.clean_offset = clean_offset
         self._has_unfinished_pass = has_unfinished_pass
+        self.copy_id = copy_id
 
     @property
     def cut_offset_min(self) -> Offset:
@@ -246,6 +256,7 @@ class LogCommits:
             clean_offset=self.clean_offset,
             has_aborted_file=has_aborted_file,
             has_unfinished_pass=self._has_unfinished_pass,
+            copy_id=self.copy_id,
             segments=tuple(segment.full_row() for segment in segments),
         )
 

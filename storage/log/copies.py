@@ -1,6 +1,6 @@
 """The copies that resyncs are filling, each beside its log: `<partition>.resync/`.
 
-begun -> filled like any log -> has replaced its log, or is dropped
+begun -> filled like any log -> has replaced its log, or has not -> dropped
 
 A copy fails with its directory, but is not one of the directory's logs: no timer, no cleaner and no
 retention looks at it. What a crash leaves of it is removed when the partition is opened.
@@ -68,6 +68,7 @@ class LogCopies:
             _ = copy.epochs, copy.producers
         except StorageError:
             self._retire(copy)
+            self._copies.pop(copy, None)
             raise
         return copy
 
@@ -76,6 +77,8 @@ class LogCopies:
         self._retire(copy)
         with self._service.failed_syncs_are_final():
             remove_tree_durably(self._fs, copy.directory)
+        # If that fails, `drop_all` tries once more: a start after a clean stop does not look for copies.
+        self._copies.pop(copy, None)
 
     def drop_all(self) -> None:
         """Drop every copy. Raises DiskError."""
@@ -87,6 +90,7 @@ class LogCopies:
         for copy in self._all():
             if copy.topic_id in topic_ids:
                 self._retire(copy)
+                self._copies.pop(copy, None)
 
     def go_offline(self, reason: str) -> None:
         """Take all copies out of service."""
@@ -94,7 +98,6 @@ class LogCopies:
             copy.go_offline(reason)
 
     def _retire(self, copy: PartitionLog) -> None:
-        self._copies.pop(copy, None)
         if not copy.is_retired:
             copy.retire()
         copy.new_files.give_up()

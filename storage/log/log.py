@@ -22,7 +22,7 @@ from collections.abc import Callable
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from storage.batches.validate import ValidationRules
-from storage.files.files import BegunSync, FileSystem, remove_tree_durably
+from storage.files.files import BegunSync, FileSystem
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN
@@ -200,6 +200,16 @@ class PartitionLog:
     def epochs(self) -> LeaderEpochs:
         """The start offsets of its leader epochs."""
         return self._states.epochs
+
+    @property
+    def rewrites(self) -> int:
+        """Grows when the log is truncated or replaced: records that were read before may be gone."""
+        return self._list.truncations + self._list.replacements
+
+    @property
+    def copy_id(self) -> uuid.UUID | None:
+        """The id of the last copy that has replaced its records (`replace_with`); None if none has."""
+        return self._commits.copy_id
 
     @property
     def offline_reason(self) -> str | None:
@@ -443,16 +453,20 @@ class PartitionLog:
         self._commits.truncate_fully_and_start_at(offset)
         self._syncs.truncated()
 
-    def replace_with(self, copy: PartitionLog, *, puts_aside: bool) -> str | None:
+    def replace_with(
+        self, copy: PartitionLog, *, puts_aside: bool, copy_id: uuid.UUID | None = None
+    ) -> str | None:
         """Make the records of a copy those of this log, by one manifest commit. A worker thread.
 
         See `storage/log/replacement.py`. No append to and no sync of either log may run meanwhile, as
         for `truncate_to`, and this log must lead above the epochs of the copy (`lead_above`). All of the
-        copy is readable then; the copy is out of service, and its directory is gone.
+        copy is readable then, and the copy is out of service.
 
         Args:
-            copy: of this log, from `LogDirectory.begin_copy`; the caller drops it afterwards.
+            copy: of this log, from `LogDirectory.begin_copy`; its directory is left, so the caller drops
+                it afterwards.
             puts_aside: keep what the log holds now, as a log in a directory beside it.
+            copy_id: `copy_id` from then on, also after a start.
 
         Returns the directory into which the old log was put aside, or None.
 
@@ -465,12 +479,10 @@ class PartitionLog:
         """
         if copy.epochs.latest >= self.leader_epoch:
             raise ValueError(f"{self} does not lead above epoch {copy.epochs.latest} of its copy")
-        aside = Replacement(self._fs, self._parts, copy._parts).run(puts_aside=puts_aside)
+        replacement = Replacement(self._fs, self._parts, copy._parts)
+        aside = replacement.run(copy_id, puts_aside=puts_aside)
         self._syncs.replaced()
         copy.retire()
-        copy.wait_for_commit()
-        with self._service.failing_with_the_disk():
-            remove_tree_durably(self._fs, copy.directory)
         return aside
 
     @property

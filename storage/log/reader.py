@@ -64,6 +64,7 @@ class LogReader:
         whole_first_batch: bool,
         isolation: Isolation,
         last_fetched_epoch: Epoch = UNKNOWN_EPOCH,
+        with_empty_batches: bool = False,
         cached_only: bool = False,
     ) -> ReadResult | ErrorCode:
         """Find what a reader at `offset` may get: whole batches below the high watermark.
@@ -72,6 +73,8 @@ class LogReader:
             max_bytes: of batches; with `whole_first_batch` the first one may be larger (KIP-74).
             last_fetched_epoch: of the last record that a follower has; if the follower's log diverges
                 from this one, the result says where and has no records (KIP-595). -1: no check.
+            with_empty_batches: begin also with a batch without records, for a follower
+                (`storage/segment/reader.py`).
             cached_only: never wait for the disk, for the loop; otherwise, in a worker thread, wait and
                 bring the bytes into memory.
 
@@ -84,7 +87,13 @@ class LogReader:
         while True:
             replacements = self._list.replacements
             result = self._read(
-                offset, max_bytes, whole_first_batch, isolation, last_fetched_epoch, cached_only
+                offset,
+                max_bytes,
+                whole_first_batch,
+                isolation,
+                last_fetched_epoch,
+                with_empty_batches,
+                cached_only,
             )
             # As in `_in_one_log`, inline for speed.
             if self._list.replacements == replacements and replacements % 2 == 0:
@@ -100,6 +109,7 @@ class LogReader:
         whole_first_batch: bool,
         isolation: Isolation,
         last_fetched_epoch: Epoch,
+        with_empty_batches: bool,
         cached_only: bool,
     ) -> ReadResult | ErrorCode:
         """Read once. A replacement of the log may come in between."""
@@ -120,6 +130,7 @@ class LogReader:
                 bound=bound,
                 max_bytes=max_bytes,
                 whole_first_batch=whole_first_batch,
+                with_empty_batches=with_empty_batches,
                 cached_only=cached_only,
             )
             if is_committed:

@@ -7,14 +7,15 @@
     4 the log that was put aside gets its name; the segments get theirs
     5 shown to readers: segments, offsets, states
     6 old segments and states removed, states written; manifest without the flag
-    7 the copy's directory removed
 
-After a crash before 3, recovery removes the staged files; after a crash later, it finishes 4 and 6. A
+The copy's directory is left to the one that has begun the copy (`storage/log/copies.py`). After a crash
+before 3, recovery removes the staged files; after a crash later, it finishes 4 and 6. A
 reader that meets step 5 repeats its read (`storage/log/reader.py`).
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -88,18 +89,18 @@ class Replacement:
         self._staged: list[CleanedSegment] = []
         self._active: Segment | None = None
 
-    def run(self, *, puts_aside: bool) -> str | None:
+    def run(self, copy_id: uuid.UUID | None, *, puts_aside: bool) -> str | None:
         """Replace the log. See `PartitionLog.replace_with`."""
         log, copy = self._log, self._copy
         with log.commits.commit_lock, copy.commits.commit_lock:
             log.service.check_online()
             copy.service.check_online()
             with log.service.failing_with_the_disk(NoSpace, LinksRefused):
-                segments = self._prepare(puts_aside=puts_aside)
+                segments = self._prepare(copy_id, puts_aside=puts_aside)
             with log.service.failing_with_the_disk(), _too_late_for_space():
                 return self._finish(segments)
 
-    def _prepare(self, *, puts_aside: bool) -> tuple[Segment, ...]:
+    def _prepare(self, copy_id: uuid.UUID | None, *, puts_aside: bool) -> tuple[Segment, ...]:
         """Do steps 1 to 3. Returns the new segments, of which the last is active.
 
         Raises:
@@ -111,7 +112,7 @@ class Replacement:
             if puts_aside:
                 self._put_aside()
             self._stage()
-            return self._commit()
+            return self._commit(copy_id)
         except (NoSpace, LinksRefused):
             self._log.segments.is_changing = False
             try:
@@ -167,7 +168,7 @@ class Replacement:
         self._fs.rename(source, target)
         self._moved.append((source, target))
 
-    def _commit(self) -> tuple[Segment, ...]:
+    def _commit(self, copy_id: uuid.UUID | None) -> tuple[Segment, ...]:
         """Commit the manifest that makes the staged segments the log. Returns them."""
         log, active, start_offset = self._log, self._active, self._copy.offsets.start
         assert active is not None
@@ -182,6 +183,7 @@ class Replacement:
             has_unfinished_pass=False,
             truncate_to=active.end_offset,
             has_foreign_states=True,
+            copy_id=copy_id,
         )
         return segments
 

@@ -52,6 +52,7 @@ class SegmentList:
         "replacements",
         "segments",
         "state_lock",
+        "truncations",
     )
 
     def __init__(
@@ -90,6 +91,8 @@ class SegmentList:
         """Whether a truncation or a replacement is under way, so that no pass may be planned."""
         self.replacements = 0
         """Counts the beginnings and ends of replacements: odd while readers see parts of both logs."""
+        self.truncations = 0
+        """Counts the truncations."""
         self.clean_offset = clean_offset
         """Changes with the segments, not with the manifest, so that readers see both or neither."""
         self._version = version
@@ -245,6 +248,7 @@ class SegmentList:
         with self.state_lock:
             gone = [segment for segment in self.segments if segment not in kept]
             self.generation += 1
+            self.truncations += 1
             self.is_changing = True
             self.segments = kept
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))

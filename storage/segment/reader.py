@@ -1,10 +1,11 @@
 """Finds the bytes that answer a read at an offset: whole batches of one segment, as a file region.
 
-    offset -> segment -> index -> first batch that holds records at or past it
+    offset -> segment -> index -> first batch at or past it
            -> last whole batch within max_bytes and below the bound (high watermark)
 
-An offset in a hole that compaction left is valid: the next batch answers it. Leading batches without
-records are skipped, because a client spins on an answer without records (kafkajs).
+An offset in a hole that compaction left is valid: the next batch answers it. For clients leading batches
+without records are skipped, because a client spins on an answer without records (kafkajs). A follower
+needs them: each is the last batch of a producer, or covers a gap.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from protocol.records.batch_header import HEADER_BYTES, read_header
 from protocol.wire.numbers import Epoch, Offset, Position, ProducerId
 from storage.batches.cached_reads import Reads
 from storage.batches.walk import BatchPlace, walk_batches
@@ -101,11 +103,15 @@ def find_region(
     bound: Offset,
     max_bytes: int,
     whole_first_batch: bool,
+    with_empty_batches: bool,
     cached_only: bool,
 ) -> SegmentRegion | None:
     """Returns the region that answers a read at `offset` below the offset `bound`; None if it is empty.
 
     The region's bytes are in the page cache.
+
+    Args:
+        with_empty_batches: let it begin with batches without records, for a follower.
 
     Raises:
         NotCached: `cached_only` is set, and finding or sending the region would wait for the disk.
@@ -117,7 +123,7 @@ def find_region(
             return None
         with segment.reading(cached_only=cached_only) as reads:
             end = _end_position(segment, reads, bound)
-            first = _first_with_records(segment, reads, offset, end)
+            first = _first_batch(segment, reads, offset, end, with_empty_batches)
             if first is not None:
                 region = _region(segment, reads, first, end, max_bytes, whole_first_batch)
                 if region is not None:
@@ -138,16 +144,30 @@ def _end_position(segment: Segment, reads: Reads, bound: Offset) -> Position:
     return size
 
 
-def _first_with_records(
-    segment: Segment, reads: Reads, offset: Offset, end: Position
+def _first_batch(
+    segment: Segment, reads: Reads, offset: Offset, end: Position, with_empty_batches: bool
 ) -> BatchPlace | None:
     start = START
     if offset > segment.base_offset:
         start = position_before(segment, offset, reads)
     for place in walk_batches(reads, start, end):
-        if place.last_offset >= offset and place.record_count > 0:
+        if place.last_offset < offset:
+            continue
+        if place.record_count > 0 or (with_empty_batches and _continues(place, reads, offset)):
             return place
     return None
+
+
+def _continues(empty: BatchPlace, reads: Reads, offset: Offset) -> bool:
+    """Returns whether a batch without records says something to a follower whose log ends at `offset`.
+
+    One that covers a gap in which that log ends does not: the follower may have the first part of the
+    gap as another batch, and this one would not continue its log.
+    """
+    if empty.base_offset >= offset:
+        return True
+    header = read_header(reads.read_at(empty.position, HEADER_BYTES))
+    return header.producer_id >= 0
 
 
 def _region(

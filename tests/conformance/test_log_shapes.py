@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from metrics import client_names
 from metrics.collector import CACHE_SECONDS
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record, build_batch, build_empty_batch
+from tests.conformance.conftest import member_or_skip
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import CLIENT_NAMES, Client, create_topic
+from tests.harness.group_run import GroupRun
 from tests.harness.raw_connection import RawConnection, batches_of
 
 RECORD_COUNT = struct.Struct(">i")
@@ -32,6 +35,7 @@ RECORD_COUNT_AT = 57
 LARGE = 300_000
 FETCHES_MAX = 150
 """For one reader of all shapes: a reader that spins asks thousands of times in a second."""
+READ_SECONDS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,23 @@ def end_offset(topic: str) -> int:
 @pytest.fixture(scope="module")
 def shapes_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that serves every shape, and does not clean it away."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("shapes"), {"log.cleaner.enable": "false"})
+    with serving_shapes(tmp_path_factory.mktemp("shapes")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def internal_shapes_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The same on the listener for brokers, which may be the only one."""
+    internal = {"inter.broker.listener.name": "PLAINTEXT"}
+    with serving_shapes(tmp_path_factory.mktemp("internal-shapes"), internal) as broker:
+        yield broker
+
+
+@contextmanager
+def serving_shapes(
+    folder: Path, properties: Mapping[str, str] | None = None
+) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(folder, {"log.cleaner.enable": "false", **(properties or {})})
     broker.start()
     for topic in SHAPES:
         create_topic(broker.bootstrap_servers, topic, config={"cleanup.policy": "compact"})
@@ -119,17 +139,45 @@ def fetch_count(broker: BrokerProcess) -> int:
     return int(sum(samples(broker.metrics(), name, api="Fetch")))
 
 
+BROKERS = ["shapes_broker", "internal_shapes_broker"]
+
+
+@pytest.mark.parametrize("served_by", BROKERS)
 @pytest.mark.parametrize("reader", CLIENT_NAMES)
 def test_each_client_reads_each_shape_to_its_end_without_spinning(
-    reader: str, shapes_broker: BrokerProcess, clients: Mapping[str, Client]
+    reader: str, served_by: str, request: pytest.FixtureRequest, clients: Mapping[str, Client]
 ) -> None:
-    before = fetch_count(shapes_broker)
+    broker: BrokerProcess = request.getfixturevalue(served_by)
+    before = fetch_count(broker)
 
-    consumed = list(clients[reader].consume(shapes_broker.bootstrap_servers, list(SHAPES)))
+    consumed = list(clients[reader].consume(broker.bootstrap_servers, list(SHAPES)))
 
     for topic in SHAPES:
         assert [record for record in consumed if record[0] == topic] == expected(topic)
-    assert 1 <= fetch_count(shapes_broker) - before <= FETCHES_MAX
+    assert 1 <= fetch_count(broker) - before <= FETCHES_MAX
+
+
+@pytest.mark.parametrize("reader", ["kafkajs", "franz-go"])
+@pytest.mark.parametrize("topic", [topic for topic in SHAPES if topic.startswith("M")])
+def test_members_on_the_listener_for_brokers_read_past_batches_without_records(
+    reader: str, topic: str, internal_shapes_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Behind the batches without records is one that does not fit into the answer with them. kafkajs
+    then asks Apache Kafka for ever."""
+    member_or_skip(reader)
+    before = fetch_count(internal_shapes_broker)
+    run = GroupRun(tmp_path, internal_shapes_broker.bootstrap_servers, topic, reader)
+    run.group_id = f"{reader} of {topic}"  # Its first member begins at the log start.
+    wanted = {(0, offset) for _, _, offset, *_ in expected(topic)}
+    try:
+        run.start()
+        until = time.monotonic() + READ_SECONDS_MAX
+        while run.handled() != wanted:
+            assert time.monotonic() < until, "it asks for ever"
+            time.sleep(0.1)
+    finally:
+        run.end()
+    assert fetch_count(internal_shapes_broker) - before <= FETCHES_MAX
 
 
 @pytest.mark.parametrize("topic", SHAPES)

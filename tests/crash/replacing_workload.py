@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from uuid import UUID
 
 from storage.log.log import PartitionLog
 from storage.log.on_disk import look_at_log
 from tests.crash.expected import Content, Possible, check_content, check_files, read_content
 from tests.crash.workload import Workload
-from tests.harness.copied_log import CopiedLog, Seen, begin_copy, seen_of
+from tests.harness.copied_log import CopiedLog, Seen, begin_copy, drop_copy, seen_of
 from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -25,6 +26,9 @@ class ReplacingWorkload(Workload):
         """The copy that is replacing the log; `records` and the rest are still those of the old log."""
         self.copy_seen: Seen | None = None
         self.puts_aside = False
+        self.copy_id: UUID | None = None
+        self.id_before: UUID | None = None
+        """The log's, before the copy replaces it."""
         self.asides: set[str] = set()
         """The logs that were put aside before."""
         self.replaced = 0
@@ -38,8 +42,10 @@ class ReplacingWorkload(Workload):
         """Fill a copy, and replace the log by it."""
         copy = self._filled_copy()
         self.copy_seen, self.puts_aside = seen_of(copy.log), self.random.random() < 0.5
+        self.copy_id, self.id_before = UUID(int=self.replaced + 1), self.log.copy_id
         self.copy = copy
         self._swap_in(copy)
+        drop_copy(self.home)
         self.take_copy()
         assert seen_of(self.log) == self.copy_seen
         assert self.log.clean_offset == self.log.cut_offset_min == self.start
@@ -60,7 +66,7 @@ class ReplacingWorkload(Workload):
             self.copy = None
 
     def _swap_in(self, copy: CopiedLog) -> None:
-        aside = self.log.replace_with(copy.log, puts_aside=self.puts_aside)
+        aside = self.log.replace_with(copy.log, puts_aside=self.puts_aside, copy_id=self.copy_id)
         assert (aside is not None) == self.puts_aside
 
     def _filled_copy(self) -> CopiedLog:
@@ -105,6 +111,7 @@ class ReplacingWorkload(Workload):
         assert isinstance(disk, MemoryFileSystem)
         content = check_content(log, self.possible())
         is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
+        assert log.copy_id == (self.copy_id if is_copy else self.id_before)
         if is_copy:
             assert seen_of(log) == self.copy_seen
             assert log.clean_offset == log.cut_offset_min == log.log_start_offset

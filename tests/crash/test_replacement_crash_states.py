@@ -133,6 +133,20 @@ def manifest_does_not_say_that_the_states_are_foreign(patch: Patch) -> None:
     _patch_commit(patch, has_foreign_states=False)
 
 
+def id_of_the_copy_committed_later(patch: Patch) -> None:
+    """With the next manifest, so that a crash before it would let a resync begin again."""
+    commit, kept = LogCommits.commit, list[Any]()
+
+    def careless(self: LogCommits, *args: Any, **names: Any) -> None:
+        if names.get("has_foreign_states"):
+            kept.append(names.pop("copy_id"))
+        elif kept:
+            names["copy_id"] = kept.pop()
+        commit(self, *args, **names)
+
+    patch.setattr(LogCommits, "commit", careless)
+
+
 def _patch_commit(patch: Patch, **others: Any) -> None:
     commit = LogCommits.commit
 
@@ -184,6 +198,7 @@ BUGS = (
     old_epochs_and_aborted_transactions_kept,
     old_segments_kept_after_a_crash,
     manifest_does_not_say_that_the_states_are_foreign,
+    id_of_the_copy_committed_later,
     old_segments_kept,
     aside_named_before_the_commit,
     aside_not_synced,

@@ -80,7 +80,7 @@ def begin_copy(home: LogHome, log: PartitionLog, start_offset: int) -> Partition
 
 
 def drop_copy(home: LogHome) -> None:
-    """Remove a copy that was not finished, as `LogDirectory.drop_copy` does."""
+    """Remove a copy that has replaced its log or was not finished, as `LogDirectory.drop_copy` does."""
     home.background.run_all()
     remove_tree_durably(home.fs, copy_directory(home.identity.directory))
 

@@ -130,6 +130,8 @@ class MirrorWorld:
         self.copy = CompactedLog(replace(SMALL, delete_retention_ms=0))
         self.lags = seed // 4 % 2 == 1
         """Whether time passes so fast that the source removes tombstones before the mirror has them."""
+        self.is_internal = seed // 2 % 2 == 1
+        """Whether the source's answers are those of its listener for brokers."""
         self.compacts_copy = self.random.random() < 0.5
         self.counter = StartCounter(self.copy)
         self.history: dict[int, Record] = {}
@@ -150,8 +152,10 @@ class MirrorWorld:
         return self.source.now_ms
 
     def _opened(self) -> Mirror:
-        mirror = Mirror(self.copy.log, now_ms=lambda: self.now_ms, safe_ms=safe_ms_of(self.slot))
-        if (before := resync_of(self.slot)) is not None:
+        log = self.copy.log
+        safe_ms = safe_ms_of(self.slot, log.copy_id)
+        mirror = Mirror(log, now_ms=lambda: self.now_ms, safe_ms=safe_ms)
+        if (before := resync_of(self.slot, log.copy_id)) is not None:
             mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
         mirror.slot_committed(0, mirror.slot_content, mirror.target)
         commit: Any = Commit(self.random)
@@ -397,6 +401,7 @@ class MirrorWorld:
             whole_first_batch=True,
             isolation=Isolation.READ_UNCOMMITTED,
             last_fetched_epoch=place.last_epoch if mirror.asks_epoch else Epoch(-1),
+            with_empty_batches=self.is_internal,
         )
         if isinstance(found, ErrorCode):
             # The copier asks where the log starts and ends.
@@ -448,3 +453,18 @@ class MirrorWorld:
             else:
                 found[record.key] = record.value
         return found
+
+    def forgets_a_producer(self) -> bool:
+        """Returns whether the mirror lacks the last batch of a producer that the source's log has.
+
+        After an unclean election the source may know a batch that its log no longer has.
+        """
+        there = {(each.producer_id, each.last_offset) for each in self.source.headers()}
+        ours = self.copy.log.producers
+        for producer_id, state in self.source.log.producers.items():
+            last = state.batches[-1:]
+            if last and (producer_id, last[0].last_offset) in there:
+                known = ours.get(producer_id)
+                if known is None or known.batches[-1:] != last:
+                    return True
+        return False

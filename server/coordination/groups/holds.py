@@ -31,6 +31,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
+from server.coordination.groups.holders import HoldersByPlace
 from server.coordination.groups.pending_offsets import Place
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
@@ -59,12 +60,13 @@ LOADING = Hold(offset=Offset(0), by="a coordinator that has not loaded all group
 class TombstoneHolds:
     """Reads the holds from the groups' committed offsets, which it does not change."""
 
-    __slots__ = ("_ending", "_invalidated_total", "_table", "_topics")
+    __slots__ = ("_ending", "_holders", "_invalidated_total", "_table", "_topics")
 
     def __init__(self, table: GroupTable, topics: Topics) -> None:
         # Constant after construction
         self._table = table
         self._topics = topics
+        self._holders = HoldersByPlace(table)
         # State
         self._invalidated_total = 0
         self._ending: set[tuple[str, Place]] = set()
@@ -81,8 +83,9 @@ class TombstoneHolds:
             return LOADING
         partition = log.topic_partition
         least, by = NO_HOLD.offset, ""
-        for entry in self._table.named(patterns):
-            slot = entry.offsets.get(partition.topic, partition.partition)
+        place = partition.topic, partition.partition
+        for entry in self._holders.of(patterns, place):
+            slot = entry.offsets.get(*place)
             if slot is not None and is_holding(slot) and slot.offset < least:
                 least, by = Offset(slot.offset), f"group {entry.group.group_id}"
         return Hold(offset=least, by=by) if by else NO_HOLD
@@ -133,6 +136,8 @@ class TombstoneHolds:
         Returns the log then: the answer to the commit has to wait for its running swap.
         """
         slot = entry.offsets.get(*place)
+        if (slot is None) != (before is None):
+            self._holders.changed(place)
         if slot is None or not is_holding(slot):
             return None
         if before is not None and is_holding(before) and before.offset <= slot.offset:

@@ -73,22 +73,41 @@ class Side(Protocol):
 
 
 class MirrorSide:
-    """The mirror's own log, read in a thread."""
+    """The mirror's own log, read in a thread, as long as it is not cut or replaced."""
 
     name = "mirror"
 
     def __init__(self, log: PartitionLog, thread: Executor, *, bytes_max: int) -> None:
+        # Constant after construction
         self._log = log
         self._thread = thread
         self._bytes_max = bytes_max
+        # State
+        self._rewrites: int | None = None
+        """Those of the log at the first read."""
 
     async def bounds(self) -> Bounds:
         """Returns the log start and the last stable offset."""
         return Bounds(start=self._log.log_start_offset, end=self._log.last_stable_offset)
 
     async def read(self, offset: Offset) -> Piece | None:
-        """Returns what follows an offset. Raises StorageError."""
-        return await self._thread.run(self._read, offset)
+        """Returns what follows an offset. Raises StorageError, CannotRead."""
+        if self._rewrites is None:
+            self._rewrites = self._log.rewrites
+        piece = await self._thread.run(self._read, offset)
+        self.check_is_one_log()
+        return piece
+
+    def check_is_one_log(self) -> None:
+        """Raise CannotRead if the log was cut or replaced since the first read.
+
+        Records of two logs would be compared as if they were those of one.
+        """
+        if self._rewrites not in (None, self._log.rewrites):
+            raise CannotRead(
+                "the mirror's log was cut, or a resync has replaced it, while it was compared: verify"
+                " again"
+            )
 
     def _read(self, offset: Offset) -> Piece | None:
         found = self._log.reader.read(

@@ -182,6 +182,8 @@ class Verifications:
                     thread=self._thread,
                     decompressed_bytes_max=self._settings.decompressed_bytes_max,
                 )
+            # Also if that was after the last read: the verdict is about the log that is there now.
+            mirror.check_is_one_log()
         finally:
             # In the thread: to give back so much memory takes milliseconds.
             await self._thread.run(table.close)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.pool.lookout import Lookout, sketch
-from cleaner.rules.hold import NO_HOLD
+from cleaner.pool.lookout import SECONDS_PER_TURN, Lookout, sketch
+from cleaner.rules.hold import NO_HOLD, Hold
 from storage.files.errors import CorruptLog
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
@@ -162,3 +164,26 @@ def test_a_log_whose_producers_cannot_be_read_is_no_reason_to_stop_looking() -> 
     assert drawn.last_stable_offset == log.log.log_start_offset
     with pytest.raises(CorruptLog):
         _ = log.log.last_stable_offset
+
+
+async def test_a_look_at_many_logs_that_take_long_leaves_the_loop_to_others() -> None:
+    """For example because very many groups hold their tombstones."""
+    world, looked_at, turns = World(), list[int](), list[int]()
+    world.compacted.append((b"k", b"v"))
+
+    def take_a_millisecond(_: PartitionLog) -> Hold:
+        world.compacted.now_ms += 1
+        looked_at.append(len(turns))
+        return NO_HOLD
+
+    async def count_turns() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    lookout, counting = Lookout(world, take_a_millisecond), asyncio.ensure_future(count_turns())
+    for look in (lookout.look_at_all, lookout.queue):
+        looked_at.clear()
+        await look([world.log] * 20, may_run=lambda _: True)
+        assert max(Counter(looked_at).values()) <= 1000 * SECONDS_PER_TURN + 1
+    counting.cancel()

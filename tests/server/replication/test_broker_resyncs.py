@@ -10,9 +10,11 @@ import pytest
 
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.wire.numbers import Offset
+from server.replication.link import Link
 from server.replication.link_spec import BadLink
 from server.replication.mirror import Mirror
 from server.replication.replication import LinkRefused, UnknownLink
+from server.replication.slots import commit_slots
 from server.replication.writer import MirrorWriter
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import aside_directory, copy_directory
@@ -221,12 +223,45 @@ async def test_a_resync_begins_again_after_a_restart(
                 await resync(target)
                 await filled(target)
                 slot = await committed_slot(source)
-                assert slot["resync"] == {"cause": "MISSED_TOMBSTONES", "puts_aside": False}
+                assert slot["resync"]["cause"] == "MISSED_TOMBSTONES"
+                assert slot["resync"]["puts_aside"] is False
+                assert slot["resync"]["safe_ms"] is not None, "it is the copy's"
                 assert slot["safe_ms"] is None, "it is that of the old log until the swap"
         async with serving_broker(tmp_path / "target") as target:
             await until_equal(source, target)
             await in_state(target, "copying")
             assert not has_copy(target.log("t"))
+
+
+async def test_a_restart_right_after_the_swap_repeats_no_resync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot at the source, which is committed once a second, still remembers the resync."""
+    async with serving_broker(tmp_path / "source") as source:
+        with monkeypatch.context() as held:
+            async with serving_broker(tmp_path / "target") as target:
+                await lose_a_tombstone(source, target)
+                await in_state(target, "failed")
+
+                async def commit_until_the_swap(*what: Any) -> None:
+                    if not target.broker.replication.facts()[LINK].resyncs_completed_total:
+                        await commit_slots(*what)
+
+                held.setattr(f"{Link.__module__}.commit_slots", commit_until_the_swap)
+                await resync(target)
+                await until_equal(source, target)
+                copy_id = target.log("t").copy_id
+                assert copy_id is not None
+                slot = await committed_slot(source)
+                assert slot["resync"]["id"] == str(copy_id)
+        async with serving_broker(tmp_path / "target") as target:
+            await source.produce("t", batch_of([(b"later", b"1")]))
+            await until_equal(source, target)
+            await in_state(target, "copying")
+            assert target.broker.replication.facts()[LINK].resyncs_started_total == 0
+            assert target.log("t").copy_id == copy_id
+            assert len(await aside(target)) == 1
+        assert (await committed_slot(source)).get("resync") is None
 
 
 async def committed_slot(source: ServedBroker) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def simulated(seed: int, *, resyncs: bool = False) -> MirrorWorld:
         else:
             assert not world.diverges(), "a record is not the source's"
             assert world.last_values(world.copy) == world.last_values(world.source)
+            assert not world.is_internal or not world.forgets_a_producer()
     except BaseException as error:
         error.add_note(f"seed {seed}: {world.mirror.facts()}")
         raise

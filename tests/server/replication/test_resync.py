@@ -147,7 +147,15 @@ async def test_the_slot_is_the_copys_but_not_beyond_the_log_and_remembers_the_lo
     world._pass_time(5_000)
     slot = mirror.slot_content
     assert (slot.offset, slot.safe_ms) == (0, safe_ms)
-    assert resync_of(slot.metadata()) == ResyncMemory(Guard.SOURCE_LOST, puts_aside=True)
+    assert mirror.resync is not None
+    assert mirror.target is not None
+    remembered = (mirror.resync.id, mirror.target.tombstones.safe_ms)
+    assert resync_of(slot.metadata()) == (
+        Guard.SOURCE_LOST,
+        True,
+        str(remembered[0]),
+        remembered[1],
+    )
     assert not mirror.is_asking, "until the source has this slot"
     assert slot.has_news(slot._replace(resync=None), 86_400_000)
 
@@ -186,17 +194,86 @@ async def test_a_copy_that_cannot_be_removed_is_left_to_the_next_start(
     assert world.mirror.cause is Guard.SOURCE_LOST, "its own log is whole"
 
 
-async def test_a_swap_for_which_the_disk_has_no_room_keeps_the_log_and_its_cause(
+def without_room(patch: pytest.MonkeyPatch) -> list[PartitionLog]:
+    """Let swaps meet a full disk. Returns the copies of those."""
+    tried = list[PartitionLog]()
+
+    def fail(_: PartitionLog, copy: PartitionLog, **__: object) -> None:
+        tried.append(copy)
+        raise NoSpace("link", "data/orders/0.aside.part", 28, "No space left on device")
+
+    patch.setattr(PartitionLog, "replace_with", fail)
+    return tried
+
+
+async def until_due(world: MirrorWorld) -> int:
+    """Let the time pass until the next attempt. Returns the milliseconds."""
+    due_ms = world.mirror.next_attempt_ms
+    assert due_ms is not None
+    waited_ms = due_ms - world.now_ms
+    world._pass_time(waited_ms)
+    return waited_ms
+
+
+async def test_a_swap_for_which_the_disk_has_no_room_is_tried_again_with_the_same_copy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await resyncing()
     mirror, before = world.mirror, world.copy.records()
+    mirror.slot_committed(0, mirror.slot_content, mirror.target)
+    waits = []
+    with monkeypatch.context() as patch:
+        tried = without_room(patch)
+        for attempt in range(1, 5):
+            for _ in range(20):
+                await world._fetch(is_lost=False)
+            assert (mirror.state, mirror.attempts) == (MirrorState.RETRYING, attempt)
+            assert "No space left on device" in mirror.reason
+            assert world.copy.records() == before
+            waits.append(await until_due(world))
+    assert len(set(tried)) == 1
+    assert len(tried) == 4
+    assert waits == sorted(waits)
+    assert waits[-1] > 4 * waits[0], "each pause is about twice as long"
 
-    def fail(*_: object, **__: object) -> None:
-        raise NoSpace("link", "data/orders/0.aside.part", 28, "disk full")
+    await world._fetch(is_lost=False)
+    assert (mirror.resyncs_completed, mirror.left_over) == (1, None)
+    await world.settle()
+    assert (mirror.state, mirror.attempts, mirror.reason) == (MirrorState.COPYING, 0, "")
+    assert not world.diverges()
+
+
+async def test_a_copy_that_waits_for_room_takes_no_more_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would need the room, too."""
+    world = await resyncing()
+    mirror = world.mirror
+    mirror.slot_committed(0, mirror.slot_content, mirror.target)
+    tried = without_room(monkeypatch)
+    for _ in range(20):
+        await world._fetch(is_lost=False)
+    (copy,) = tried
+    end = copy.log_end_offset
+    world.source.append((b"later", b"1"))
+    world._remember(end)
+    await until_due(world)
+    await world._fetch(is_lost=False)
+    assert (tried, copy.log_end_offset) == ([copy, copy], end)
+
+
+async def test_a_copy_that_a_full_disk_has_damaged_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await resyncing()
+    mirror, before = world.mirror, world.copy.records()
+    mirror.slot_committed(0, mirror.slot_content, mirror.target)
+
+    def fail(_: PartitionLog, copy: PartitionLog, **__: object) -> None:
+        copy.go_offline("its files cannot be moved back")
+        raise NoSpace("write", "data/orders/0/manifest", 28, "No space left on device")
 
     monkeypatch.setattr(PartitionLog, "replace_with", fail)
-    mirror.slot_committed(0, mirror.slot_content, mirror.target)
     for _ in range(20):
         await world._fetch(is_lost=False)
     assert (mirror.state, mirror.cause) == (MirrorState.FAILED, Guard.SOURCE_LOST)

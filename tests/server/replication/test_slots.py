@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ from protocol.messages.offset_commit import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.replication.findings import SourceTopic
+from server.replication.resync import Resync
 from server.replication.slot_content import (
     SAFE_SHARE,
     ResyncMemory,
@@ -146,6 +147,26 @@ def test_a_resync_whose_old_log_may_have_to_stay_puts_it_aside() -> None:
             Offset(0), MirrorState.RESYNC, "", 5, memory._replace(puts_aside=puts_aside)
         )
         assert resync_of(slot.metadata()) == slot.resync
+
+
+def test_a_resync_whose_copy_is_the_log_was_complete_and_its_safe_time_counts() -> None:
+    resync = Resync(cause=Guard.MISSED_TOMBSTONES, puts_aside=False, started_ms=0)
+    memory = resync.memory._replace(safe_ms=70)
+    slot = SlotContent(Offset(0), MirrorState.RESYNC, "", 5, memory).metadata()
+    for other in (None, uuid4()):
+        assert (resync_of(slot, other), safe_ms_of(slot, other)) == (memory, 5)
+    assert (resync_of(slot, resync.id), safe_ms_of(slot, resync.id)) == (None, 70)
+    of_an_earlier_release = '{"safe_ms": 5, "resync": {"cause": "MISSED_TOMBSTONES"}}'
+    assert resync_of(of_an_earlier_release, resync.id) is not None
+
+
+def test_the_safe_time_of_a_copy_is_news_when_it_is_much_later() -> None:
+    memory = ResyncMemory(Guard.MISSED_TOMBSTONES, puts_aside=False, id="x", safe_ms=0)
+    stored = SlotContent(Offset(0), MirrorState.RESYNC, "", None, memory)
+    for safe_ms, is_news in ((DAY_MS // 20, False), (DAY_MS // 5, True)):
+        now = stored._replace(resync=memory._replace(safe_ms=safe_ms))
+        assert now.has_news(stored, DAY_MS) is is_news
+    assert stored._replace(resync=memory._replace(id="y")).has_news(stored, DAY_MS)
 
 
 def test_a_time_that_is_known_or_forgotten_is_news() -> None:

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
-from storage.formats.manifest import CHECKSUM, FLAG_CLEANED, HEADER, ROW, Manifest, SegmentRow
+from storage.formats.manifest import (
+    CHECKSUM,
+    COPY_ID,
+    FLAG_CLEANED,
+    HEADER,
+    ROW,
+    Manifest,
+    SegmentRow,
+)
 from storage.formats.manifest import decode as decode_manifest
 from storage.formats.manifest import encode as encode_manifest
 
@@ -34,6 +42,7 @@ MANIFESTS = st.builds(
     has_aborted_file=st.booleans(),
     has_unfinished_pass=st.booleans(),
     has_foreign_states=st.booleans(),
+    copy_id=st.none() | st.uuids().filter(lambda each: each.int != 0),
     segments=st.lists(ROWS, max_size=4).map(tuple),
 )
 
@@ -80,6 +89,16 @@ def test_states_of_another_log_are_a_format_of_its_own() -> None:
     assert decode_manifest(data, "m") == foreign
 
 
+def test_id_of_a_copy_lengthens_the_header() -> None:
+    """An earlier release skips it, and one that knows it reads the shorter header, too."""
+    copied = replace(EXAMPLE, copy_id=uuid.UUID(int=9))
+    data = encode_manifest(copied)
+    assert data[4:12] == struct.pack(">HHHH", 1, 92, 104, 0)
+    assert data[76:92] == uuid.UUID(int=9).bytes
+    assert data[92:-8] == encode_manifest(EXAMPLE)[76:-8]
+    assert decode_manifest(data, "m") == copied
+
+
 def test_any_flipped_bit_and_any_cut_is_damage() -> None:
     data = encode_manifest(EXAMPLE)
     for position in range(len(data)):
@@ -94,8 +113,8 @@ def test_any_flipped_bit_and_any_cut_is_damage() -> None:
 def test_longer_header_and_rows_of_a_later_release_are_read() -> None:
     known = encode_manifest(EXAMPLE)
     header = bytearray(known[: HEADER.size])
-    struct.pack_into(">HH", header, 6, HEADER.size + 16, ROW.size + 8)
-    body = bytes(header) + b"h" * 16
+    struct.pack_into(">HH", header, 6, HEADER.size + COPY_ID.size + 16, ROW.size + 8)
+    body = bytes(header) + COPY_ID.pack(b"") + b"h" * 16
     for start in range(HEADER.size, len(known) - CHECKSUM.size, ROW.size):
         body += known[start : start + ROW.size] + b"r" * 8
     data = body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))

@@ -450,6 +450,24 @@ def test_dropped_copy_leaves_nothing() -> None:
         log.replace_with(copy, puts_aside=False)
 
 
+def test_stop_removes_a_copy_whose_drop_has_failed() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    log.lead_above(Epoch(0))
+    log.new_files.make_safe()
+    copy = copied(directory, log)
+    log.replace_with(copy, puts_aside=False)
+    disk.faults.fail("remove", errno.EIO, path="resync")
+    with pytest.raises(DiskError):
+        directory.drop_copy(copy)
+    assert log.offline_reason is None, "its own files are whole"
+    disk.faults.heal()
+    stop(directory)
+    opened(disk).open_log(ORDERS, TOPIC_ID, SMALL)
+    assert disk.list(log.directory.rpartition("/")[0]) == ["0"]
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_start_removes_a_copy(is_clean: bool) -> None:
     disk = MemoryFileSystem()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -88,15 +89,50 @@ def test_log_has_the_records_of_the_copy_and_goes_on() -> None:
     assert list(log.epochs.entries) == [(3, 2), (5, 31)]
 
 
-def test_copy_is_out_of_service_and_its_directory_gone() -> None:
+def test_copy_is_out_of_service_and_a_start_removes_what_is_left_of_it() -> None:
     home = LogHome(MemoryFileSystem())
     log = old_log(home)
     copy = filled_copy(home, log, [1])
     log.replace_with(copy, puts_aside=False)
     assert copy.is_retired
-    assert home.fs.list("/data/orders") == ["0"]
+    assert home.fs.list(copy.directory) == ["manifest"]
+    left = after_power_cut(home)
+    left.open()
+    assert left.fs.list("/data/orders") == ["0"]
     with pytest.raises(LogOffline):
         log.replace_with(copy, puts_aside=False)
+
+
+def test_log_has_the_id_of_its_last_copy_from_the_swap_on() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home)
+    assert log.copy_id is None
+    for number in (1, 2):
+        log.replace_with(
+            filled_copy(home, log, [number]), puts_aside=True, copy_id=UUID(int=number)
+        )
+        assert log.copy_id == UUID(int=number)
+        assert after_power_cut(home).open().copy_id == UUID(int=number)
+    aside = after_power_cut(home, directory="/data/orders/0.aside.2")
+    assert aside.open().copy_id == UUID(int=1)
+    log.appender.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.roll(0)
+    log.truncate_to(Offset(3))
+    log.close()
+    for is_clean in (True, False):
+        assert home.open(is_clean=is_clean).copy_id == UUID(int=2)
+
+
+def test_copy_that_a_full_disk_refuses_leaves_no_id() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = old_log(home)
+    copy = filled_copy(home, log, [1])
+    home.fs.faults.fail("write", errno.ENOSPC, path="/0/manifest")  # type: ignore[attr-defined]
+    with pytest.raises(NoSpace):
+        log.replace_with(copy, puts_aside=False, copy_id=UUID(int=1))
+    assert log.copy_id is None
+    log.roll(0)
+    assert after_power_cut(home).open().copy_id is None
 
 
 def test_empty_copy_leaves_an_empty_log_at_its_start() -> None:

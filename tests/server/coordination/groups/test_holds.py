@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.coordination.coordinator_topic import CoordinatorTopic, PreparedBatch
 from server.coordination.groups.group_entry import GroupEntry
+from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.holds import INVALIDATED_MS, LOADING, is_named
 from server.coordination.groups.offset_checks import OUTSIDE
 from server.coordination.producer import Producer
@@ -82,6 +83,39 @@ async def test_the_least_committed_offset_of_the_named_groups_holds(tmp_path: Pa
         assert hold(served) == Hold(offset=Offset(3), by="group billing")
         await commits(served, slot(7, group="billing"), "billing")
         assert hold(served) == Hold(offset=Offset(5), by=f"group {LINK}")
+
+
+async def test_other_groups_are_looked_at_only_when_the_offsets_of_a_partition_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[object]()
+    named = GroupTable.named
+
+    def noted(table: GroupTable, patterns: Sequence[str]) -> Iterator[GroupEntry]:
+        asked.append(patterns)
+        return named(table, patterns)
+
+    monkeypatch.setattr(GroupTable, "named", noted)
+    async with serving_broker(tmp_path) as served:
+        await with_records(served, compaction_hold_groups="__mirror.*,billing")
+        for offset in (5, 7, 3):
+            await commits(served, slot(offset))
+            assert hold(served) == hold(served) == Hold(offset=Offset(offset), by=f"group {LINK}")
+        assert len(asked) == 1
+
+        other = "billing"
+        await commits(served, slot(1, group=other), other)
+        assert hold(served) == Hold(offset=Offset(1), by=f"group {other}")
+        await served.broker.offsets.delete(other, [("t", 0)])
+        assert hold(served) == Hold(offset=Offset(3), by=f"group {LINK}")
+        assert len(asked) == 3
+
+        await served.broker.topics.alter(
+            "t", lambda old, _: {**old, "compaction.hold.groups": other}
+        )
+        assert hold(served) == NO_HOLD
+        await commits(served, slot(2, group=other), other)
+        assert hold(served) == Hold(offset=Offset(2), by=f"group {other}")
 
 
 async def test_a_topic_that_names_no_group_is_never_held(tmp_path: Path) -> None:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protocol.wire.numbers import Offset
+from server.replication.findings import Verdict as Failed
+from server.replication.mirror import Mirror
 from server.replication.replication import LinkRefused, UnknownLink
+from server.replication.state_table import Guard
 from server.replication.verify import verifications
 from server.replication.verify.job import VerifyJob
+from server.replication.verify.sides import MirrorSide, Piece
 from server.replication.verify.verdict import Verdict
 from tests.harness.log_builder import batch_of, run_of
 from tests.harness.served_broker import ServedBroker
+from tests.server.replication.test_broker_resyncs import filled, hold_back_the_swap
 from tests.server.replication.test_mirroring import (
+    LINK,
+    SECONDS_MAX,
     link,
     mirror_log,
     soon,
+    states,
+    status,
     two_brokers,
     until,
     until_equal,
@@ -111,6 +121,111 @@ async def test_a_mirror_that_is_behind_is_unknown_and_says_what_to_do(tmp_path: 
 
     assert job.verdict is Verdict.UNKNOWN
     assert "kompakt replica status" in job.parts[0].as_json()["reason"]
+
+
+async def with_a_key_too_many(
+    source: ServedBroker, target: ServedBroker, **settings: Any
+) -> Mirror:
+    """Let the mirror have a key that the source's cleaner has removed with its tombstone."""
+    await source.create("t", cleanup_policy="compact")
+    await source.produce("t", batch_of([(b"kept", b"1")]))
+    await link(target, source, **settings)
+    await until_equal(source, target)
+    ours, theirs = target.log("t"), source.log("t")
+    await target.broker.replication.pause(LINK, is_paused=True)
+    theirs.appender.advance_end(Offset(2))
+    await source.produce("t", batch_of([(b"last", b"1")]))
+    epoch = ours.epochs.latest
+    deleted = batch_of([(b"deleted", b"1")], base_offset=1, leader_epoch=epoch)
+    last = batch_of([(b"last", b"1")], base_offset=2, leader_epoch=epoch)
+    ours.appender.append_as_follower(run_of(deleted, last), now_ms=0)
+    target.broker.group_commit.appended(ours)
+    await target.broker.replication.pause(LINK, is_paused=False)
+    await until(lambda: states(target) == ["copying"], lambda: status(target))
+    (mirror,) = target.broker.replication._links[LINK].mirrors_of("t")
+    return mirror
+
+
+class Between:
+    """Holds the first read of the mirror's log back when it has its answer."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.has_read, self.may_continue = asyncio.Event(), asyncio.Event()
+        read = MirrorSide.read
+
+        async def read_and_wait(side: MirrorSide, offset: Offset) -> Piece | None:
+            piece = await read(side, offset)
+            self.has_read.set()
+            await self.may_continue.wait()
+            return piece
+
+        patch.setattr(MirrorSide, "read", read_and_wait)
+
+
+async def test_a_swap_in_the_middle_makes_no_false_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        mirror = await with_a_key_too_many(source, target)
+        assert (await verified(target)).verdict is Verdict.DIFFERENT
+        between = Between(monkeypatch)
+        job = await target.broker.verifications.begin("t", wait_seconds=5)
+        await between.has_read.wait()
+        mirror.answered(Failed(guard=Guard.MISSED_TOMBSTONES, reason="it is tested"))
+        await target.broker.replication.resync(LINK, None, None, puts_aside=False)
+        await until(lambda: mirror.resyncs_completed == 1, lambda: status(target))
+        between.may_continue.set()
+        await until(lambda: job.is_over, job.as_json)
+        again = await verified(target)
+
+    assert job.verdict is Verdict.UNKNOWN, "it was true of a log that is gone"
+    assert "verify again" in job.parts[0].as_json()["reason"]
+    assert again.verdict is Verdict.EQUAL
+
+
+async def test_a_comparison_that_a_resync_does_not_interrupt_is_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the new copy is filled, after it has taken the log's place, and if that is waited for."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact")
+        await source.produce("t", batch_of([(b"a", b"1"), (b"b", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        (mirror,) = target.broker.replication._links[LINK].mirrors_of("t")
+        mirror.answered(Failed(guard=Guard.MISSED_TOMBSTONES, reason="it is tested"))
+        with monkeypatch.context() as held:
+            hold_back_the_swap(held)
+            await target.broker.replication.resync(LINK, None, None, puts_aside=False)
+            await filled(target)
+            during = await verified(target)
+            await source.produce("t", batch_of([(b"c", b"1")]))
+            waits = await target.broker.verifications.begin("t", wait_seconds=SECONDS_MAX)
+            await until(lambda: waits.parts[0].progress.phase.startswith("waiting for the mirror"))
+        await until(lambda: mirror.resyncs_completed == 1, lambda: status(target))
+        await until(lambda: waits.is_over, waits.as_json)
+        after = await verified(target)
+
+    assert [each.verdict for each in (during, waits, after)] == [Verdict.EQUAL] * 3
+
+
+async def test_a_cut_in_the_middle_makes_no_false_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await with_a_key_too_many(source, target)
+        between, ours = Between(monkeypatch), target.log("t")
+        job = await target.broker.verifications.begin("t", wait_seconds=5)
+        await between.has_read.wait()
+        await target.broker.group_commit.rest(ours)
+        await asyncio.to_thread(ours.truncate_to, Offset(1))
+        target.broker.group_commit.abandon(ours)
+        await until_equal(source, target)
+        between.may_continue.set()
+        await until(lambda: job.is_over, job.as_json)
+
+    assert job.verdict is Verdict.UNKNOWN
+    assert "verify again" in job.parts[0].as_json()["reason"]
 
 
 async def test_a_topic_that_is_no_mirror_is_refused(tmp_path: Path) -> None:
