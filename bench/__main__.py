@@ -36,6 +36,7 @@ from bench.clients.group_commit import group_commit_figures
 from bench.clients.groups import group_figures
 from bench.clients.idle_connections import idle_connection_figures
 from bench.clients.idle_mirrors import idle_mirror_figures
+from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
@@ -83,6 +84,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "groups": group_figures,
     "checkpoints": checkpoint_figures,
     "mirrors": mirror_figures,
+    "mirror_lag": mirror_lag_figures,
     "idle_mirrors": idle_mirror_figures,
     "follower_append": follower_append_figures,
     "aborted": aborted_figures,

@@ -54,6 +54,7 @@ LONG_FILES = [
     "conformance/test_connect.py",
     "conformance/test_streams.py",
     "crash/test_cleaning_soak.py",
+    "crash/test_mirror_soak.py",
 ]
 """The files that take half a minute or more, and the folder whose files count as one, longest first. If
 one started last, it would keep one process busy after the others have finished."""

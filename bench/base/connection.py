@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import struct
@@ -39,6 +40,11 @@ class Connection:
         answer = memoryview(self._answer)[:size]
         self._read_exactly(answer)
         return answer
+
+    def has_answer_within(self, seconds: float) -> bool:
+        """Wait for the next answer. Returns whether it begins in time."""
+        ready, _, _ = select.select([self._socket], [], [], seconds)
+        return bool(ready)
 
     def ask(self, frame: bytes) -> memoryview:
         """Send one request and read its answer."""

@@ -9,7 +9,7 @@ broker. Source: https://kafka.apache.org/protocol#protocol_messages
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 CLIENT_ID = b"bench"
 
@@ -45,8 +45,17 @@ def produce_to_many_request(
 
 def fetch_request(topic: str, partition: int, offset: int, *, bytes_max: int) -> bytes:
     """Returns a request to read one partition from `offset` without waiting (Fetch v11)."""
-    body = struct.pack(">iiiibiii", -1, 0, 1, bytes_max, 0, 0, -1, 1) + text(topic)
-    body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, bytes_max)
+    return fetch_from_many_request(topic, {partition: offset}, bytes_max=bytes_max, wait_ms=0)
+
+
+def fetch_from_many_request(
+    topic: str, offsets: Mapping[int, int], *, bytes_max: int, wait_ms: int
+) -> bytes:
+    """Returns a request to read partitions from these offsets, and to wait for records (Fetch v11)."""
+    body = struct.pack(">iiiibiii", -1, wait_ms, 1, bytes_max, 0, 0, -1, 1) + text(topic)
+    body += struct.pack(">i", len(offsets))
+    for partition, offset in offsets.items():
+        body += struct.pack(">iiqqi", partition, -1, offset, -1, bytes_max)
     body += struct.pack(">i", 0) + text("")
     return framed(1, 11, 1, body)
 
@@ -106,6 +115,31 @@ def produce_errors(response: bytes | memoryview) -> set[int]:
             return {error_code}
         position += PARTITION_PRODUCED_BYTES
     return set()
+
+
+def produced_offset(response: bytes | memoryview) -> int:
+    """Returns the batch's base offset in a Produce v8 answer for one partition, without an error."""
+    (length,) = struct.unpack_from(">h", response, 8)
+    error_code, base_offset = struct.unpack_from(">hq", response, 10 + length + 8)
+    assert error_code == 0, error_code
+    return int(base_offset)
+
+
+def fetched_records(response: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yields each partition with its records, in a Fetch v11 answer for one topic without errors."""
+    (length,) = struct.unpack_from(">h", response, 18)
+    position = 20 + length
+    (count,) = struct.unpack_from(">i", response, position)
+    position += 4
+    for _ in range(count):
+        partition, error_code = struct.unpack_from(">ih", response, position)
+        assert error_code == 0, error_code
+        (aborted,) = struct.unpack_from(">i", response, position + 30)
+        position += 34 + 16 * max(aborted, 0) + 4
+        (size,) = struct.unpack_from(">i", response, position)
+        position += 4
+        yield partition, response[position : position + size]
+        position += size
 
 
 def fetch_head(response: bytes | memoryview) -> tuple[int, int, int]:

@@ -95,13 +95,15 @@ class CpuMeter:
         return f"{median(self._seconds_each_gigabyte):.2f} CPU-s/GB"
 
 
-def pump(connection: Connection, frames: Sequence[bytes], count: int) -> float:
+def pump(
+    connection: Connection, frames: Sequence[bytes], count: int, *, in_flight: int = IN_FLIGHT
+) -> float:
     """Send `count` frames in turn with several in flight. Returns the seconds until the last answer."""
     started = time.perf_counter()
-    for sent in range(count + IN_FLIGHT):
+    for sent in range(count + in_flight):
         if sent < count:
             connection.send(frames[sent % len(frames)])
-        if sent >= IN_FLIGHT and (errors := produce_errors(connection.receive())):
+        if sent >= in_flight and (errors := produce_errors(connection.receive())):
             raise RuntimeError(f"the broker refused a batch: error {errors}")
     return time.perf_counter() - started
 

@@ -24,15 +24,14 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from bench.base.apache_kafka import kafka_command
-from bench.base.processes import free_port, running
+from bench.base.processes import free_port
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.clients import high_watermarks
 from tests.harness.group_run import until
+from tests.harness.kafka_source import running_kafka
 from tests.harness.typed_commands import TypedCommands, page_blocks
 
 PAGE = CHECKOUT / "docs" / "replication.md"
-START_SECONDS_MAX = 240
 TOPIC, KEYS = "users", 40
 RETENTION_MS = 10_000
 """Of tombstones, where a mirror has to lag for longer."""
@@ -63,11 +62,8 @@ class Peers:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("kafka"), free_port()
-    properties = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0"}
-    command = kafka_command(port, folder / "kafka", properties=properties)
-    with running(command, port, start_seconds_max=START_SECONDS_MAX):
-        yield f"127.0.0.1:{port}"
+    with running_kafka(tmp_path_factory.mktemp("kafka") / "kafka", free_port()) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

@@ -56,7 +56,8 @@ class KeyedWriter:
         self._written.result(SECONDS_MAX)
 
     def _run(self) -> None:
-        self._insist(lambda: self._transactional.init_transactions(SECONDS_MAX))
+        producer = self._transactional
+        insist(producer, lambda: producer.init_transactions(SECONDS_MAX))
         while not self._stopped.wait(PAUSE_SECONDS):
             if self._choices.random() < 0.5:
                 self._transaction()
@@ -70,7 +71,7 @@ class KeyedWriter:
         self._send_all(producer)
         is_committed = self._choices.random() < 0.7
         end = producer.commit_transaction if is_committed else producer.abort_transaction
-        if not self._insist(lambda: end(SECONDS_MAX)) or not is_committed:
+        if not insist(producer, lambda: end(SECONDS_MAX)) or not is_committed:
             del self.records[before:]
 
     def _send_all(self, producer: Producer) -> None:
@@ -94,21 +95,22 @@ class KeyedWriter:
         assert offset is not None
         self.records.append((self._topic, partition, offset, when, message.key(), message.value()))
 
-    def _insist(self, end: Callable[[], Any]) -> bool:
-        """Retry until it is done. Returns True; False if it was aborted because the broker did not know
-        the producer."""
-        while True:
-            try:
-                end()
-            except KafkaException as refused:
-                error = refused.args[0]
-                if error.txn_requires_abort():
-                    self._insist(lambda: self._transactional.abort_transaction(SECONDS_MAX))
-                    return False
-                if not error.retriable():
-                    raise
-            else:
-                return True
+
+def insist(producer: Producer, end: Callable[[], Any]) -> bool:
+    """Retry a step of a transaction until it is done. Returns True; False if the transaction was aborted
+    because the broker did not know the producer."""
+    while True:
+        try:
+            end()
+        except KafkaException as refused:
+            error = refused.args[0]
+            if error.txn_requires_abort():
+                insist(producer, lambda: producer.abort_transaction(SECONDS_MAX))
+                return False
+            if not error.retriable():
+                raise
+        else:
+            return True
 
 
 def settings(bootstrap: str) -> dict[str, Any]:
