@@ -40,9 +40,11 @@ class ReplacingWorkload(Workload):
 
     def replace(self) -> None:
         """Fill a copy, and replace the log by it."""
+        # The copy is observed while it is filled, too.
+        self.id_before = self.log.copy_id
         copy = self._filled_copy()
         self.copy_seen, self.puts_aside = seen_of(copy.log), self.random.random() < 0.5
-        self.copy_id, self.id_before = UUID(int=self.replaced + 1), self.log.copy_id
+        self.copy_id = UUID(int=self.replaced + 1)
         self.copy = copy
         self._swap_in(copy)
         drop_copy(self.home)
