@@ -19,7 +19,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -90,6 +90,7 @@ class Link:
         "_is_fenced",
         "_is_stale",
         "_led_by",
+        "_led_by_nobody",
         "_letting_go",
         "_mirrors",
         "_now_ms",
@@ -156,6 +157,7 @@ class Link:
         self.spec = spec
         self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[str, list[TopicPartition]] = {}
+        self._led_by_nobody: Collection[TopicPartition] = ()
         self._mirrors: dict[TopicPartition, Mirror] = {}
         self.new_copies = NewCopies(self._mirrors, writer)
         self._asks_without_slots = False
@@ -196,6 +198,10 @@ class Link:
         self.spec = self.spec.paused(is_paused)
         for mirror in self._mirrors.values():
             mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
+
+    def look_again(self) -> None:
+        """Look at the source's topics soon."""
+        self._is_stale = True
 
     def alter(self, spec: LinkSpec) -> None:
         """Copy as fast as the changed link says, take its groups along, and resync as it says."""
@@ -329,6 +335,7 @@ class Link:
                 self._pauses.reset()
                 until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
                 while asyncio.get_running_loop().time() < until_s and not self._is_stale:
+                    self._tell_those_that_nobody_leads()
                     await self.new_copies.tend()
                     await self._commit(coordinator)
                     await asyncio.sleep(SLOTS_SECONDS)
@@ -343,6 +350,7 @@ class Link:
                 mirror.happened(Event.DUE)
         until_s = asyncio.get_running_loop().time() + FENCED_REFRESH_SECONDS
         while asyncio.get_running_loop().time() < until_s and not self._is_stale:
+            self._tell_those_that_nobody_leads()
             await self.new_copies.tend()
             await asyncio.sleep(SLOTS_SECONDS)
 
@@ -372,13 +380,16 @@ class Link:
             await self.new_copies.begin_by_themselves(self.spec.resync)
         if self.spec.takes_acls and not self.spec.is_paused:
             await self._acls.sync(client, self._topics.names_of(self.spec.name))
+        led = {partition for each in self._led_by.values() for partition in each}
+        self._led_by_nobody = self._mirrors.keys() - led
         self._tell_those_that_nobody_leads()
 
     def _tell_those_that_nobody_leads(self) -> None:
-        """Judge the mirrors for which no broker of the source can be asked."""
-        led = {partition for each in self._led_by.values() for partition in each}
-        for partition in self._mirrors.keys() - led:
-            mirror = self._mirrors[partition]
+        """Judge the mirrors for which no broker of the source can be asked, once they are due."""
+        for partition in self._led_by_nobody:
+            mirror = self._mirrors.get(partition)
+            if mirror is None:
+                continue
             mirror.make_due()
             if mirror.is_asking:
                 mirror.answered(self.judge(mirror, NO_LEADER))

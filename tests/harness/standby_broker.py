@@ -114,6 +114,7 @@ class RunningStandby:
         self.http_port, self.port = free_ports(2)
         self.address = ("127.0.0.1", self.port)
         self._signal = StopSignal()
+        self._clients: list[RawClient] = []
         texts = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "inter.broker.listener.name": "PLAINTEXT",
@@ -166,10 +167,14 @@ class RunningStandby:
 
     async def connect(self) -> RawClient:
         """Returns a connection to the promoted broker."""
-        return await RawClient.connect(*self.address)
+        client = await RawClient.connect(*self.address)
+        self._clients.append(client)
+        return client
 
     async def stop(self) -> None:
         """Stop it as a signal does."""
+        for client in self._clients:
+            client.close()
         self._signal.set()
         await self._task
 
