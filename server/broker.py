@@ -584,7 +584,8 @@ class Broker:
         """Start to load the groups and the transactions."""
         self.groups.start()
         self.offsets.start()
-        self.transactions.start()
+        promoted = self._promoted
+        self.transactions.start(None if promoted is None else promoted.transaction_loaded)
 
     async def _close_storage(self) -> None:
         """Close what was opened, the directories last; mark those clean whose logs closed properly."""

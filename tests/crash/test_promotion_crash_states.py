@@ -172,9 +172,7 @@ async def finish(disk: FileSystem) -> None:
         await promoted.settle_stores(stores, meta.directory_id)
     await stores.close()
     if promoted is not None:
-        await executor.run(
-            end_promotion, disk, "/a", promoted.report(aborted=[], incomplete=[], lowered=[])
-        )
+        await executor.run(end_promotion, disk, "/a", promoted.promotion)
     executor.close()
 
 
