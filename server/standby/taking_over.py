@@ -44,7 +44,7 @@ async def taking_over(
     """
     promotion = await upkeep.run(read_promotion, fs, metadata_directory)
     if promotion is not None:
-        await upkeep.run(install, fs, promotion, directories, metadata_directory)
+        promotion = await upkeep.run(install, fs, promotion, directories, metadata_directory)
         return TakingOver(promoted=PromotedStart(fs, metadata_directory, promotion, upkeep))
     rejoin = await upkeep.run(read_rejoin, fs, metadata_directory)
     if not is_standby:
