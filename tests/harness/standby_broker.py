@@ -110,7 +110,7 @@ async def until_copied(standby: Broker, topic: str, end: int, partition: int = 0
 class RunningStandby:
     """A whole `kompakt standby` in the test's own loop. Once it is promoted, it serves at `address`."""
 
-    def __init__(self, data: Path, leader: str, node_id: int) -> None:
+    def __init__(self, data: Path, leader: str, node_id: int, *, rejoins: bool) -> None:
         self.http_port, self.port = free_ports(2)
         self.address = ("127.0.0.1", self.port)
         self._signal = StopSignal()
@@ -129,7 +129,7 @@ class RunningStandby:
             http=HttpListener(host="127.0.0.1", port=self.http_port),
             is_json=True,
             config=BrokerConfig.from_texts(texts),
-            rejoins=True,
+            rejoins=rejoins,
         )
         self._task: asyncio.Task[None] = asyncio.create_task(self._run())
 
@@ -190,11 +190,11 @@ class RunningStandby:
 
 @asynccontextmanager
 async def running_standby(
-    source: ServedBroker, data: Path, *, node_id: int = 2
+    source: ServedBroker, data: Path, *, node_id: int = 2, rejoins: bool = False
 ) -> AsyncIterator[RunningStandby]:
-    """Run `kompakt standby` of a source on a directory, which may be a broker's (`--rejoin`)."""
+    """Run `kompakt standby` of a source on a directory, which is a broker's if it rejoins."""
     host, port = source.broker.addresses["INTERNAL"]
-    standby = RunningStandby(data, f"{host}:{port}", node_id)
+    standby = RunningStandby(data, f"{host}:{port}", node_id, rejoins=rejoins)
     try:
         yield standby
     finally:
