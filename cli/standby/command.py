@@ -153,8 +153,8 @@ def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
         elif str(Path(found.metadata_directory).absolute()) != directory:
             raise CommandFailed(
                 EXIT_USAGE,
-                f"--data must be the directory of the metadata, {found.metadata_directory}; --config says"
-                " which other log.dirs there are",
+                f"--data must be the directory of the metadata, {found.metadata_directory}; --config"
+                " names the others",
             )
         places = {"log.dirs": ",".join(directories), "metadata.log.dir": directory}
         return BrokerConfig.from_texts(texts | places)
