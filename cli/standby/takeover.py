@@ -88,7 +88,7 @@ class Takeover:
         While the source answers, partitions of topics that come and go are waited for.
         """
         until_s = time.monotonic() + PATIENCE_SECONDS
-        while missing := self._missing(waits=True):
+        while missing := await self._missing(waits=True):
             is_answered = (
                 self._progress.state is not State.WAITING and not self._whole.facts().reason
             )
@@ -100,7 +100,7 @@ class Takeover:
                 )
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _missing(self, *, waits: bool) -> list[str]:
+    async def _missing(self, *, waits: bool) -> list[str]:
         """Returns what the standby lacks as far as it knows, without asking the source.
 
         Args:
@@ -114,6 +114,8 @@ class Takeover:
         if progress.coordinators_reason is not None:
             missing.append(f"the coordinators' topics: {progress.coordinators_reason}")
         missing += [reason for topic in progress.coordinators for reason in topic.waiting]
+        if not waits:
+            missing += await self._coordinators.behind()
         return missing
 
     async def _fenced(self, *, is_forced: bool, wait_s: float) -> list[str]:
@@ -125,7 +127,7 @@ class Takeover:
         except ClientFailed as error:
             text = f"the source does not answer ({error}), so what was written last may be missing"
             if is_forced:
-                return [*self._missing(waits=False), f"unknown: {text}"]
+                return [*await self._missing(waits=False), f"unknown: {text}"]
             raise TakeoverRefused(f"{text}; --force promotes without it", []) from error
         missing = await self._until_copied(ends, time.monotonic() + wait_s)
         if missing and not is_forced:

@@ -24,7 +24,7 @@ from server.config.config import BrokerConfig
 from server.net.listener import ListenError
 from server.replication.link_spec import ASIDE, STANDBY_LINK, LinkSpec
 from server.replication.mirror import MirrorFacts
-from server.replication.promotion import missing_at_promotion
+from server.replication.promotion import missing_at_promotion, unknown
 from server.replication.state_table import MirrorState
 from server.runtime.clock import SystemClock
 from server.standby.promotion import MirroredTopic
@@ -131,9 +131,17 @@ class WholeBroker:
         links, name = self._broker.replication, self._link.name
         reason = links.reason_of(name)
         if not links.has_followed(name):
-            return [f"all topics: {reason or NOT_ASKED}"]
+            return [f"all topics: {reason or NOT_ASKED}", *self._unknown()]
         lag_max = LAG_OFFSETS_MAX if waits else 0
         return missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
+
+    def _unknown(self) -> list[str]:
+        """Returns a sentence for each log, if the source was not asked since the start."""
+        assert self._broker is not None
+        return [
+            unknown(log.topic_partition, log.high_watermark, "the standby has only started")
+            for log in self._broker.topics.logs()
+        ]
 
     def unsure(self) -> list[str]:
         """Returns a sentence for each mirror that is not copied now, however far it is."""
