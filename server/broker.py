@@ -456,7 +456,7 @@ class Broker:
             self.executors.upkeep,
             is_standby=self._standby is not None,
         )
-        self._promoted, self._rejoined = found
+        self._promoted, self._rejoined = found.promoted, found.rejoined
 
     async def _open_directories(self) -> None:
         """Open the log directories, then what the metadata store holds besides topics."""
@@ -584,7 +584,8 @@ class Broker:
         """Start to load the groups and the transactions."""
         self.groups.start()
         self.offsets.start()
-        self.transactions.start()
+        promoted = self._promoted
+        self.transactions.start(None if promoted is None else promoted.transaction_loaded)
 
     async def _close_storage(self) -> None:
         """Close what was opened, the directories last; mark those clean whose logs closed properly."""

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from server.config.config import BrokerConfig
@@ -17,6 +18,7 @@ from server.replication.replication import Replication
 from server.replication.requests import FetchBounds
 from server.replication.verify.verifications import Verifications, VerifySettings
 from server.replication.writer import MirrorWriter
+from server.standby.peers import is_fenced
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -60,6 +62,7 @@ def replication_of(
             bounds=bounds,
             cluster_id=broker.node.cluster_id,
             sparse_level=lambda: broker.features.levels[SPARSE_LOG],
+            is_fenced=partial(is_fenced, cluster_id=broker.node.cluster_id),
             now_ms=broker.clock.now_ms,
             monotonic=broker.clock.monotonic,
         )

@@ -129,7 +129,13 @@ def _follow(
 
 
 def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
-    """Returns the configuration of the broker on the standby's directory. Raises CommandFailed."""
+    """Returns the configuration of the broker on the standby's directory.
+
+    All of log.dirs are used if the directory is among them: a broker that rejoins has records in each.
+
+    Raises:
+        CommandFailed: the configuration cannot work.
+    """
     import os
 
     from cli.base.log_lines import log_to_stderr
@@ -139,10 +145,19 @@ def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
     log_to_stderr()
     try:
         texts = read_sources(file=file, environment=os.environ, overrides=())
+        found = BrokerConfig.from_texts(texts)
         directory = str(data.absolute())
-        return BrokerConfig.from_texts(
-            texts | {"log.dirs": directory, "metadata.log.dir": directory}
-        )
+        directories = [str(Path(each).absolute()) for each in found.data_directories]
+        if directory not in directories:
+            directories = [directory]
+        elif str(Path(found.metadata_directory).absolute()) != directory:
+            raise CommandFailed(
+                EXIT_USAGE,
+                f"--data must be the directory of the metadata, {found.metadata_directory}; --config"
+                " names the others",
+            )
+        places = {"log.dirs": ",".join(directories), "metadata.log.dir": directory}
+        return BrokerConfig.from_texts(texts | places)
     except ConfigError as error:
         raise CommandFailed(EXIT_USAGE, str(error)) from error
 

@@ -295,6 +295,14 @@ class CoordinatorCopies:
             for each in self._followed.values()
         )
 
+    def behind(self) -> list[str]:
+        """Returns a sentence for each copy that lacks what the leader had at its last answer."""
+        return [
+            f"{each.id}: this log ends at {each.copy.end}, the source's at {each.leader_end}"
+            for each in self._followed.values()
+            if each.leader_end is not None and each.copy.end < each.leader_end
+        ]
+
     def facts(self) -> tuple[TopicFacts, ...]:
         """Returns how far the copies are."""
         return tuple(self._facts(topic) for topic in self._topics)

@@ -106,6 +106,10 @@ class CoordinatorFollowing:
         """Returns where the copies end, durably: what they append is synced at once."""
         return await self._in_thread(self._copies.places)
 
+    async def behind(self) -> list[str]:
+        """Returns a sentence for each copy that lacks what the leader had at its last answer."""
+        return await self._in_thread(self._copies.behind)
+
     async def close(self) -> None:
         """Close the copies, after `run` has ended."""
         self._copies.stop()

@@ -105,13 +105,19 @@ def check_whole(files: FileSystem, path: str, *, may_rejoin: bool) -> bool:
     Returns whether it is a broker's.
 
     Raises:
-        ForeignDirectory: it is a broker's, or a standby's that is being promoted, or has other files.
+        ForeignDirectory: it is a broker's, or a standby's that is being promoted, or has other files, or
+            is to rejoin and is empty.
         DiskError: the disk failed.
     """
     names = set(files.list(path)) if files.exists(path) else set()
     if PROMOTION in names:
         raise ForeignDirectory(
             f"{path} is being promoted: kompakt serve finishes that and serves it"
+        )
+    if may_rejoin and not names:
+        raise ForeignDirectory(
+            f"{path} is no broker's data directory: give its --data, or leave out --rejoin for a new"
+            " standby"
         )
     if STANDBY in names or not names:
         return False

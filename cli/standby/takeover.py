@@ -16,11 +16,15 @@ from server.client.access import Access
 from server.client.broker_client import connected
 from server.client.errors import ClientFailed
 from server.standby.promotion import Promotion
-from server.standby.takeover import behind, fence, final_ends
+from server.standby.takeover import SourceLog, behind, fence, final_ends
 from storage.formats.topic_partition import TopicPartition
 
 WAIT_SECONDS = 60.0
 """How long a fenced source may take until everything is copied, unless the command says otherwise."""
+RESTART_SECONDS = 30.0
+"""How long a source may take to start again fenced, also if its last records are not waited for."""
+PATIENCE_SECONDS = 10.0
+"""How long a promotion waits for topics that come and go, before it refuses."""
 LOOK_SECONDS = 0.1
 
 
@@ -70,20 +74,33 @@ class Takeover:
                 raise TakeoverRefused("the standby is being promoted already", [])
             if not self._whole.is_following:
                 raise TakeoverRefused("the standby is still starting: try again", [])
-            missing = self._missing(waits=True)
-            if missing and not is_forced:
-                raise TakeoverRefused(
-                    "the standby lacks records of its source, or may lack some; --force promotes it"
-                    " nevertheless",
-                    missing,
-                )
+            if not is_forced:
+                await self._check_ready()
             missing = await self._fenced(is_forced=is_forced, wait_s=wait_s)
             promotion = await self._promotion(missing, is_forced=is_forced)
             self.decided.set_result(promotion)
             self._progress.enter(State.PROMOTING)
             return promotion
 
-    def _missing(self, *, waits: bool) -> list[str]:
+    async def _check_ready(self) -> None:
+        """Refuse, before the source is fenced, if its last records could not be waited for.
+
+        While the source answers, partitions of topics that come and go are waited for.
+        """
+        until_s = time.monotonic() + PATIENCE_SECONDS
+        while missing := await self._missing(waits=True):
+            is_answered = (
+                self._progress.state is not State.WAITING and not self._whole.facts().reason
+            )
+            if not is_answered or time.monotonic() >= until_s:
+                raise TakeoverRefused(
+                    "the standby lacks records of its source, or may lack some; --force promotes it"
+                    " nevertheless",
+                    missing,
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _missing(self, *, waits: bool) -> list[str]:
         """Returns what the standby lacks as far as it knows, without asking the source.
 
         Args:
@@ -97,21 +114,22 @@ class Takeover:
         if progress.coordinators_reason is not None:
             missing.append(f"the coordinators' topics: {progress.coordinators_reason}")
         missing += [reason for topic in progress.coordinators for reason in topic.waiting]
+        if not waits:
+            missing += await self._coordinators.behind()
         return missing
 
     async def _fenced(self, *, is_forced: bool, wait_s: float) -> list[str]:
         """Let the source refuse writes, and wait for its last records. Returns what is missing then."""
-        until_s = time.monotonic() + wait_s
         try:
             async with connected(self._leader, self._access) as client:
                 await fence(client, self._progress.follower_id)
-            ends = await self._final_ends(until_s)
+            ends = await self._final_ends(time.monotonic() + max(wait_s, RESTART_SECONDS))
         except ClientFailed as error:
             text = f"the source does not answer ({error}), so what was written last may be missing"
             if is_forced:
-                return [*self._missing(waits=False), f"unknown: {text}"]
+                return [*await self._missing(waits=False), f"unknown: {text}"]
             raise TakeoverRefused(f"{text}; --force promotes without it", []) from error
-        missing = await self._until_copied(ends, until_s)
+        missing = await self._until_copied(ends, time.monotonic() + wait_s)
         if missing and not is_forced:
             raise TakeoverRefused(
                 "the source refuses writes now, and this is not copied yet: try again, take it with"
@@ -120,7 +138,7 @@ class Takeover:
             )
         return missing
 
-    async def _final_ends(self, until_s: float) -> Mapping[TopicPartition, Offset]:
+    async def _final_ends(self, until_s: float) -> Mapping[SourceLog, Offset]:
         """Returns where the source's logs end, once it has started again as a fenced broker."""
         while True:
             try:
@@ -132,27 +150,30 @@ class Takeover:
                     raise
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _until_copied(
-        self, ends: Mapping[TopicPartition, Offset], until_s: float
-    ) -> list[str]:
+    async def _until_copied(self, ends: Mapping[SourceLog, Offset], until_s: float) -> list[str]:
         """Wait until everything is here. Returns what is not, when the time is up."""
         fenced_s = time.monotonic()
         while True:
-            copied = {
-                TopicPartition(each.id.name, each.id.partition): Offset(each.end)
-                for each in await self._coordinators.places()
-            }
-            missing = behind(ends, self._whole.ends() | copied)
-            seen_s = self._progress.seen_s
-            if (
-                self._progress.state is not State.CURRENT
-                or self._progress.lag
-                or (seen_s is None or seen_s < fenced_s)
-            ):
-                missing.append("metadata: not all entries of the source are here")
+            missing = await self._not_copied(ends, fenced_s)
             if not missing or time.monotonic() >= until_s:
                 return missing
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _not_copied(self, ends: Mapping[SourceLog, Offset], fenced_s: float) -> list[str]:
+        copied = {
+            SourceLog(each.id.topic_id, TopicPartition(each.id.name, each.id.partition)): Offset(
+                each.end
+            )
+            for each in await self._coordinators.places()
+        }
+        missing = behind(ends, self._whole.ends() | copied)
+        seen_s = self._progress.seen_s
+        is_current = self._progress.state is State.CURRENT and not self._progress.lag
+        if not is_current or seen_s is None or seen_s < fenced_s:
+            missing.append("metadata: not all entries of the source are here")
+        elif not missing:
+            await self._whole.delete_gone(is_final=True)
+        return [*missing, *self._whole.unsure()]
 
     async def _promotion(self, missing: list[str], *, is_forced: bool) -> Promotion:
         progress = self._progress

@@ -8,6 +8,7 @@ metadata no longer has them either: what the link is answered alone could be lat
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -23,16 +24,16 @@ from server.config.config import BrokerConfig
 from server.net.listener import ListenError
 from server.replication.link_spec import ASIDE, STANDBY_LINK, LinkSpec
 from server.replication.mirror import MirrorFacts
-from server.replication.promotion import missing_at_promotion
+from server.replication.promotion import missing_at_promotion, unknown
 from server.replication.state_table import MirrorState
 from server.runtime.clock import SystemClock
 from server.standby.promotion import MirroredTopic
+from server.standby.takeover import SourceLog
 from server.topics.mirrors import without_own
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
-from storage.formats.topic_partition import TopicPartition
 
 NOT_ASKED = "the source was not asked for its topics yet"
 LOOK_SECONDS = 1.0
@@ -90,7 +91,8 @@ class WholeBroker:
             try:
                 await asyncio.wait_for(broker.wait_failed(), LOOK_SECONDS)
             except TimeoutError:
-                await self._delete_gone()
+                if self._progress.state is State.CURRENT:
+                    await self.delete_gone()
                 self._progress.mirrors_answered(self.facts())
                 continue
             raise CommandFailed(EXIT_FAILED, broker.failure or "the broker has failed")
@@ -129,13 +131,33 @@ class WholeBroker:
         links, name = self._broker.replication, self._link.name
         reason = links.reason_of(name)
         if not links.has_followed(name):
-            return [f"all topics: {reason or NOT_ASKED}"]
+            return [f"all topics: {reason or NOT_ASKED}", *self._unknown()]
         lag_max = LAG_OFFSETS_MAX if waits else 0
         return missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
 
-    def ends(self) -> dict[TopicPartition, Offset]:
+    def _unknown(self) -> list[str]:
+        """Returns a sentence for each log, if the source was not asked since the start."""
+        assert self._broker is not None
+        return [
+            unknown(log.topic_partition, log.high_watermark, "the standby has only started")
+            for log in self._broker.topics.logs()
+        ]
+
+    def unsure(self) -> list[str]:
+        """Returns a sentence for each mirror that is not copied now, however far it is."""
+        assert self._broker is not None
+        reason = self._broker.replication.reason_of(self._link.name)
+        return missing_at_promotion(self._mirrors(), reason, lag_max=sys.maxsize)
+
+    def ends(self) -> dict[SourceLog, Offset]:
         """Returns where the mirrors end, durably."""
-        return {each.partition: Offset(each.synced_end) for each in self._mirrors()}
+        assert self._broker is not None
+        ids = {topic.name: topic.id for topic in self._broker.topics.all()}
+        return {
+            SourceLog(ids[each.partition.topic], each.partition): Offset(each.synced_end)
+            for each in self._mirrors()
+            if each.partition.topic in ids
+        }
 
     def highest_epoch(self) -> int:
         """Returns the highest leader epoch that some mirror's log has or leads with."""
@@ -160,13 +182,17 @@ class WholeBroker:
         links = None if self._broker is None else self._broker.links
         return [] if links is None else links.mirror_facts(self._link.name)
 
-    async def _delete_gone(self) -> None:
+    async def delete_gone(self, *, is_final: bool = False) -> None:
         """Delete the topics that neither the source nor the followed metadata has any longer.
 
         A topic that the metadata never had may be the last copy of what the primary of this directory
         has acknowledged: it stays.
+
+        Args:
+            is_final: whether the source is fenced, and the metadata have all of its entries. Else a
+                topic may be newer than the metadata, and the source must also say that it is gone.
         """
-        if self._progress.state is not State.CURRENT or self._broker is None:
+        if self._broker is None:
             return
         topics = self._broker.topics
         if self._has_led:
@@ -176,9 +202,9 @@ class WholeBroker:
         failed = {
             each.partition.topic for each in self._mirrors() if each.state is MirrorState.FAILED
         }
-        found = [topic for name in failed if (topic := topics.get(name)) is not None]
+        found = [each for each in topics.all() if is_final or each.name in failed]
         gone = [
-            each.name
+            each
             for each in await self._not_followed(found)
             if not self._has_led or each.id in self._known
         ]

@@ -6,6 +6,9 @@
     always                              copiers, one for each broker of the source (`copying.py`)
     every 10 s                          committed offsets of the source's groups (`group_sync.py`)
 
+A source that is fenced has no coordinator: a standby's link then copies without slots, and looks at the
+topics more often. Its cleaner does not run, so nothing can be missed.
+
 The link decides what an answer means for a partition (`findings.py`), because it knows the source's
 topics.
 """
@@ -16,7 +19,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -26,7 +29,7 @@ from protocol.wire.numbers import Epoch, Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
-from server.client.pauses import MIRROR, Pauses
+from server.client.pauses import MIRROR, STANDBY, Pauses
 from server.replication.acl_sync import AclFacts, AclSync
 from server.replication.copying import SourceCopier
 from server.replication.fetch_pace import FetchPace
@@ -41,7 +44,7 @@ from server.replication.requests import FetchBounds
 from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
 from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
-from server.replication.state_table import Event, Guard
+from server.replication.state_table import Event, Guard, MirrorState
 from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
@@ -54,6 +57,8 @@ _log = logging.getLogger("server.replication")
 
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
+FENCED_REFRESH_SECONDS = 5.0
+"""A standby waits for what a fenced source has, and clients wait for the standby."""
 OWN_CLUSTER = "the source is this cluster itself"
 OTHER_CLUSTER = "the source belongs to another cluster than this standby"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
@@ -76,13 +81,16 @@ class Link:
     __slots__ = (
         "_access",
         "_acls",
+        "_asks_without_slots",
         "_bounds",
         "_cluster_id",
         "_copiers",
         "_found",
         "_groups",
+        "_is_fenced",
         "_is_stale",
         "_led_by",
+        "_led_by_nobody",
         "_letting_go",
         "_mirrors",
         "_now_ms",
@@ -111,6 +119,7 @@ class Link:
         bounds: FetchBounds,
         cluster_id: str,
         sparse_level: Callable[[], int],
+        is_fenced: Callable[[BrokerClient], Awaitable[bool]],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -118,6 +127,7 @@ class Link:
         Args:
             cluster_id: this cluster's, which cannot be its own source, except that of a standby.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
+            is_fenced: returns whether the source of a standby has started fenced.
             now_ms: returns the wall time.
             monotonic: returns seconds that never go back.
 
@@ -130,10 +140,11 @@ class Link:
         self._bounds = bounds
         self._cluster_id = cluster_id
         self._sparse_level = sparse_level
+        self._is_fenced = is_fenced
         self._now_ms = now_ms
         self._acls = acls
         self._access: Access = spec.access()
-        self._pauses = Pauses(MIRROR)
+        self._pauses = self._new_pauses(spec)
         self._pace = FetchPace(spec.bytes_per_second, clock=monotonic)
         self._groups = GroupSync(
             groups,
@@ -146,8 +157,10 @@ class Link:
         self.spec = spec
         self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[str, list[TopicPartition]] = {}
+        self._led_by_nobody: Collection[TopicPartition] = ()
         self._mirrors: dict[TopicPartition, Mirror] = {}
         self.new_copies = NewCopies(self._mirrors, writer)
+        self._asks_without_slots = False
         self._is_stale = False
         """Whether a source's answer shows that its topics or leaders have changed."""
         self._letting_go: set[str] = set()
@@ -185,6 +198,10 @@ class Link:
         self.spec = self.spec.paused(is_paused)
         for mirror in self._mirrors.values():
             mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
+
+    def look_again(self) -> None:
+        """Look at the source's topics soon."""
+        self._is_stale = True
 
     def alter(self, spec: LinkSpec) -> None:
         """Copy as fast as the changed link says, take its groups along, and resync as it says."""
@@ -305,6 +322,9 @@ class Link:
         self.reason = reason
 
     async def _follow(self, client: BrokerClient) -> None:
+        while self.spec.is_standby and await self._is_fenced(client):
+            await self._follow_fenced(client)
+        self._ask_without_slots(is_so=False)
         address = await coordinator_address(client, self.spec.group)
         async with connected(address, self._access) as coordinator:
             if not self._mirrors:
@@ -315,9 +335,29 @@ class Link:
                 self._pauses.reset()
                 until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
                 while asyncio.get_running_loop().time() < until_s and not self._is_stale:
+                    self._tell_those_that_nobody_leads()
                     await self.new_copies.tend()
                     await self._commit(coordinator)
                     await asyncio.sleep(SLOTS_SECONDS)
+
+    async def _follow_fenced(self, client: BrokerClient) -> None:
+        self._ask_without_slots(is_so=True)
+        await self._refresh(client)
+        self.reason = ""
+        self._pauses.reset()
+        for mirror in self._mirrors.values():
+            if mirror.state is MirrorState.RETRYING:
+                mirror.happened(Event.DUE)
+        until_s = asyncio.get_running_loop().time() + FENCED_REFRESH_SECONDS
+        while asyncio.get_running_loop().time() < until_s and not self._is_stale:
+            self._tell_those_that_nobody_leads()
+            await self.new_copies.tend()
+            await asyncio.sleep(SLOTS_SECONDS)
+
+    def _ask_without_slots(self, *, is_so: bool) -> None:
+        self._asks_without_slots = is_so
+        for mirror in self._mirrors.values():
+            mirror.asks_without_slot = is_so
 
     async def _commit(self, coordinator: BrokerClient) -> None:
         topics = {name: each.facts for name, each in self._found.topics.items()}
@@ -340,13 +380,16 @@ class Link:
             await self.new_copies.begin_by_themselves(self.spec.resync)
         if self.spec.takes_acls and not self.spec.is_paused:
             await self._acls.sync(client, self._topics.names_of(self.spec.name))
+        led = {partition for each in self._led_by.values() for partition in each}
+        self._led_by_nobody = self._mirrors.keys() - led
         self._tell_those_that_nobody_leads()
 
     def _tell_those_that_nobody_leads(self) -> None:
-        """Judge the mirrors for which no broker of the source can be asked."""
-        led = {partition for each in self._led_by.values() for partition in each}
-        for partition in self._mirrors.keys() - led:
-            mirror = self._mirrors[partition]
+        """Judge the mirrors for which no broker of the source can be asked, once they are due."""
+        for partition in self._led_by_nobody:
+            mirror = self._mirrors.get(partition)
+            if mirror is None:
+                continue
             mirror.make_due()
             if mirror.is_asking:
                 mirror.answered(self.judge(mirror, NO_LEADER))
@@ -362,13 +405,25 @@ class Link:
 
     def _new_mirror(self, log: PartitionLog) -> Mirror:
         _, metadata = self._stored.get(log.topic_partition, (0, None))
-        mirror = Mirror(log, now_ms=self._now_ms, safe_ms=safe_ms_of(metadata, log.copy_id))
+        mirror = Mirror(
+            log,
+            now_ms=self._now_ms,
+            safe_ms=safe_ms_of(metadata, log.copy_id),
+            pauses=self._new_pauses(self.spec),
+        )
+        mirror.asks_without_slot = self._asks_without_slots
         before = resync_of(metadata, log.copy_id)
         if before is not None and not mirror.own.is_empty:
             mirror.begin_resync(before.cause, puts_aside=before.puts_aside)
         if self.spec.is_paused:
             mirror.happened(Event.PAUSE)
         return mirror
+
+    @staticmethod
+    def _new_pauses(spec: LinkSpec) -> Pauses:
+        """Returns pauses that suit the source. A standby's is fenced only once, and then has to be
+        copied soon."""
+        return Pauses(STANDBY if spec.is_standby else MIRROR)
 
     def _start_copiers(self) -> None:
         for address, task in list(self._copiers.items()):

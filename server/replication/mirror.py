@@ -74,6 +74,7 @@ class Mirror:
         "_now_ms",
         "_pauses",
         "asks_epoch",
+        "asks_without_slot",
         "attempts",
         "cause",
         "copied_bytes",
@@ -100,18 +101,24 @@ class Mirror:
     )
 
     def __init__(
-        self, log: PartitionLog, *, now_ms: Callable[[], int], safe_ms: int | None = None
+        self,
+        log: PartitionLog,
+        *,
+        now_ms: Callable[[], int],
+        safe_ms: int | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         """
         Args:
             safe_ms: as its slot remembers it (`tombstones.py`).
+            pauses: between its attempts; None: those of a mirror of another cluster.
         """
         # Constant after construction
         self.log = log
         self.writing = asyncio.Lock()
         """Held by the writer, so that a promotion waits for the last append."""
         self._now_ms = now_ms
-        self._pauses = Pauses(MIRROR)
+        self._pauses = pauses or Pauses(MIRROR)
         # State
         self.state = MirrorState.CHECKING
         self.since_ms = now_ms()
@@ -122,6 +129,8 @@ class Mirror:
         self.slot: SlotContent | None = None
         """What was last committed at the source; None before the first commit."""
         self.slot_ms = 0
+        self.asks_without_slot = False
+        """Whether the source removes nothing, because it is fenced; then no slot has to hold it."""
         self.has_lost_slot = False
         """Whether the source no longer holds tombstones for it."""
         # An empty mirror lacks no tombstone, because it has no older value. The first slot says so,
@@ -157,9 +166,10 @@ class Mirror:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the next fetch asks for it: only once the source holds its slot."""
+        """Whether the next fetch asks for it: only once the source holds its slot, if it has to."""
         asks = self.state in (MirrorState.CHECKING, MirrorState.COPYING, MirrorState.RESYNC)
-        return asks and self.slot is not None and self.target is not None
+        is_held = self.slot is not None or self.asks_without_slot
+        return asks and is_held and self.target is not None
 
     def asks_for(self, target: Target) -> bool:
         """Returns whether answers about this target still count."""

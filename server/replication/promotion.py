@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cleaner.rules.text import count_text
 from server.replication.mirror import MirrorFacts
 from server.replication.state_table import MirrorState
+from storage.formats.topic_partition import TopicPartition
 
 
 def missing_at_promotion(
@@ -28,7 +29,7 @@ def _missing(facts: MirrorFacts, link_reason: str, lag_max: int) -> str:
             " lacks records; --force promotes this log and drops the copy"
         )
     if facts.source_end < 0:
-        return f"{facts.partition}: the source was never asked where its log ends"
+        return unknown(facts.partition, facts.end, "the source was never asked where its log ends")
     if facts.lag > lag_max:
         return (
             f"{facts.partition}: {count_text(facts.lag, 'offset')} behind: this log ends at {facts.end},"
@@ -36,7 +37,12 @@ def _missing(facts: MirrorFacts, link_reason: str, lag_max: int) -> str:
         )
     if facts.state is not MirrorState.COPYING:
         reason = facts.reason or str(facts.state)
-        return f"{facts.partition}: unknown, because it is not copied now ({reason})"
+        return unknown(facts.partition, facts.end, f"it is not copied now ({reason})")
     if link_reason:
-        return f"{facts.partition}: unknown, because the source does not answer ({link_reason})"
+        return unknown(facts.partition, facts.end, f"the source does not answer ({link_reason})")
     return ""
+
+
+def unknown(partition: TopicPartition, end: int, reason: str) -> str:
+    """Returns the sentence about a partition of which it is not known what is missing."""
+    return f"{partition}: unknown, because {reason}; this log ends at {end}"

@@ -25,7 +25,7 @@ from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
 from server.replication.source_topics import SourcePartition
 from server.topics.mirrors import without_own
-from server.topics.topic import TopicRefused
+from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
@@ -276,7 +276,7 @@ class Replication:
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
             return missing
 
-    async def forget(self, name: str, topic_names: Iterable[str]) -> None:
+    async def forget(self, name: str, topics: Iterable[Topic]) -> None:
         """Delete mirrors whose topics the source has deleted. Only for a standby, which knows that from
         the followed metadata.
 
@@ -285,13 +285,15 @@ class Replication:
         """
         async with self._lock:
             link = self._links[name]
-            for each in topic_names:
-                if (topic := self._topics.get(each)) is None:
-                    continue
-                async with link.letting_go(each):
-                    refused = await self._topics.delete(topic)
+            for each in topics:
+                found = self._topics.get(each.name)
+                if found is None or found.id != each.id:
+                    continue  # It is gone already, and its name may be another topic's.
+                async with link.letting_go(each.name):
+                    refused = await self._topics.delete(found)
                 if refused is None:
-                    _log.warning("link %s: deleted %s, as the source has", name, each)
+                    _log.warning("link %s: deleted %s, as the source has", name, each.name)
+            link.look_again()
 
     # ---------------------------------------------------------------- showing
 

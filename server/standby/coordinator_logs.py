@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 from cleaner.checkpoints.reading import CheckpointReader
 from protocol.records.batch_header import read_header, stamp
-from protocol.wire.errors import CorruptBatch
+from protocol.wire.errors import CorruptBatch, ProtocolError
 from protocol.wire.numbers import Epoch, Offset
 from server.coordination.state_loading import feed_log
 from server.standby.partition_copy import PartitionCopy
 from storage.batches.batch_run import check_run
+from storage.files.errors import CorruptLog, DamagedFile
 from storage.files.files import FileSystem
 from storage.files.paths import checkpoint_path
 from storage.formats.log_config import LogConfig
@@ -31,37 +32,63 @@ CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=100 << 20)
 
 def write_log(
     fs: FileSystem, copy: PartitionCopy, target: LogIdentity, opening: LogOpening
-) -> None:
+) -> list[str]:
     """Write the log of a copy into a directory; what an earlier try has left there is removed. Blocks.
 
-    All files are durable when this returns, their directory's name in the topic's too. Of a copy that
-    has lost its checkpoint (`is_whole`) only the log after that is there.
+    All files are durable when this returns, their directory's name in the topic's too. Of a copy whose
+    checkpoint was lost (`is_whole`), or is damaged, only the log after that is there.
+
+    Returns a sentence about what is missing; none if the copy has the whole state.
 
     Raises:
-        StorageError: the disk failed, or the copy is damaged.
+        StorageError: the disk failed, or the copy's log is damaged.
     """
-    if not copy.is_whole:
-        text = "%s: its checkpoint was lost, so the state before offset %d is missing"
-        _log.error(text, target.topic_partition, copy.log.log_start_offset)
-    fs.remove_tree(target.directory)
-    log = create_log(fs, target, CONFIG, opening)
-    log.new_files.make_safe()
-    now_ms = opening.now_ms
-    end = copy.checkpoint_end
-    if end is not None:
-        path = checkpoint_path(copy.log.directory)
-        for piece in _checkpoint_pieces(fs, path, copy.checkpoint_epoch):
-            _append(log, piece, now_ms)
-        log.appender.advance_end(end, now_ms=now_ms, leader_epoch=copy.checkpoint_epoch)
-    feed_log(
-        copy.log,
-        Offset(end or copy.log.log_start_offset),
-        copy.end,
-        lambda piece: _append(log, memoryview(piece), now_ms),
+    partition, start = target.topic_partition, copy.log.log_start_offset
+    try:
+        _write(fs, copy, target, opening, end=copy.checkpoint_end)
+        reason = "" if copy.is_whole else "was lost"
+    except (ProtocolError, DamagedFile) as error:
+        if copy.checkpoint_end is None:
+            raise CorruptLog(copy.log.directory, 0, str(error)) from error
+        _write(fs, copy, target, opening, end=None)
+        reason = f"is damaged ({error})"
+    if not reason:
+        return []
+    sentence = (
+        f"{partition}: its checkpoint {reason}, so the state before offset {start} is missing"
     )
-    log.appender.advance_end(copy.end, now_ms=now_ms, leader_epoch=copy.last_epoch)
-    log.advance_high_watermark(log.sync())
-    log.close()
+    _log.error("%s", sentence)
+    return [sentence]
+
+
+def _write(
+    fs: FileSystem,
+    copy: PartitionCopy,
+    target: LogIdentity,
+    opening: LogOpening,
+    *,
+    end: Offset | None,
+) -> None:
+    """Write the copy's checkpoint, which has this end, and its log; None: its log only."""
+    fs.remove_tree(target.directory)
+    log, now_ms = create_log(fs, target, CONFIG, opening), opening.now_ms
+    try:
+        log.new_files.make_safe()
+        if end is not None:
+            path = checkpoint_path(copy.log.directory)
+            for piece in _checkpoint_pieces(fs, path, copy.checkpoint_epoch):
+                _append(log, piece, now_ms)
+            log.appender.advance_end(end, now_ms=now_ms, leader_epoch=copy.checkpoint_epoch)
+        feed_log(
+            copy.log,
+            Offset(end or copy.log.log_start_offset),
+            copy.end,
+            lambda piece: _append(log, memoryview(piece), now_ms),
+        )
+        log.appender.advance_end(copy.end, now_ms=now_ms, leader_epoch=copy.last_epoch)
+        log.advance_high_watermark(log.sync())
+    finally:
+        log.close()
 
 
 def _checkpoint_pieces(fs: FileSystem, path: str, epoch: Epoch) -> Iterator[memoryview]:

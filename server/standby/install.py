@@ -22,7 +22,7 @@ from server.metadata.log import read_machine
 from server.standby.coordinator_logs import write_log
 from server.standby.followed_topics import FollowedTopic, followed_topics
 from server.standby.partition_copy import PartitionCopy
-from server.standby.promotion import Promotion
+from server.standby.promotion import Promotion, note_found
 from server.standby.reign import EPOCH_STEP
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
@@ -41,11 +41,13 @@ BEFORE = "metadata.before"
 
 def install(
     fs: FileSystem, promotion: Promotion, directories: Iterable[str], metadata_directory: str
-) -> None:
+) -> Promotion:
     """Make the copies of a standby the broker's own. Blocks. Does nothing if that is done.
 
     Args:
         directories: all log directories.
+
+    Returns the promotion, with what of the copies cannot be read.
 
     Raises:
         StorageError: the disk failed, a copy is damaged, or another process uses the directory. The next
@@ -54,18 +56,21 @@ def install(
     standby = join(metadata_directory, STANDBY)
     before = join(metadata_directory, f"{BEFORE}.{promotion.promoted_ms}")
     if fs.exists(before) and not fs.exists(join(metadata_directory, FOLLOWED)):
-        return
+        return promotion
     lock = fs.lock(join(metadata_directory, LOCK))
     try:
         if not fs.exists(before):
             for topic in followed_topics(read_machine(fs, join(standby, METADATA))):
-                _write_topic(fs, metadata_directory, topic)
+                missing = _write_topic(fs, metadata_directory, topic)
+                promotion = promotion.with_found(missing=missing)
+            note_found(fs, metadata_directory, promotion)
             for directory in directories:
                 raise_start_counter(fs, directory, Epoch(promotion.epoch + EPOCH_STEP))
             _copy_metadata(fs, metadata_directory, join(standby, METADATA))
         _exchange_metadata(fs, metadata_directory, before)
     finally:
         lock.release()
+    return promotion
 
 
 def _copy_metadata(fs: FileSystem, metadata_directory: str, followed: str) -> None:
@@ -91,7 +96,9 @@ def _exchange_metadata(fs: FileSystem, metadata_directory: str, before: str) -> 
     fs.sync_directory(metadata_directory)
 
 
-def _write_topic(fs: FileSystem, metadata_directory: str, topic: FollowedTopic) -> None:
+def _write_topic(fs: FileSystem, metadata_directory: str, topic: FollowedTopic) -> list[str]:
+    """Write the logs of a topic. Returns what is missing, a sentence each."""
+    missing: list[str] = []
     copies = join(join(metadata_directory, STANDBY), topic_directory(topic.name, topic.id))
     folder = join(metadata_directory, topic_directory(topic.name, topic.id))
     make_durably(fs, folder)
@@ -104,10 +111,11 @@ def _write_topic(fs: FileSystem, metadata_directory: str, topic: FollowedTopic) 
             fs, identity_of(copies, partition), checkpoints, now_ms=lambda: _opening().now_ms
         )
         try:
-            write_log(fs, copy, identity_of(folder, partition), _opening())
+            missing += write_log(fs, copy, identity_of(folder, partition), _opening())
         finally:
             copy.close()
     fs.sync_directory(folder)
+    return missing
 
 
 def _identities(

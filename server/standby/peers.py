@@ -22,7 +22,7 @@ from protocol.messages.fetch import (
 from protocol.wire.error_codes import ErrorCode
 from replog.entry import FIRST_INDEX, NO_TERM
 from server.client.access import Access, access_of
-from server.client.broker_client import connected
+from server.client.broker_client import BrokerClient, connected
 from server.client.client_properties import read_properties
 from server.client.errors import ClientFailed
 from server.metadata.store import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -72,6 +72,16 @@ def access_to_peers(file: str) -> Access:
         # It takes long to import, which must not count as a peer's time to answer.
         importlib.import_module("kafka.net.sasl")
     return access
+
+
+async def is_fenced(client: BrokerClient, cluster_id: str) -> bool:
+    """Returns whether a broker has started fenced: then its logs no longer grow, and it removes nothing.
+
+    Raises:
+        ClientFailed: it does not answer.
+    """
+    found = peer_of("", await client.call(term_request(cluster_id), FetchResponse))
+    return isinstance(found, PeerFound) and not found.leads
 
 
 def term_request(cluster_id: str) -> FetchRequest:

@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
     operations: list[Put | Delete]
     without_log: list[str]
-    """A sentence for each topic with partitions that were never copied."""
+    """A sentence for each partition that was never copied."""
 
 
 def place(stored: StoredTopics, directory_id: str, *, written: Collection[str]) -> Placed:
@@ -52,7 +52,7 @@ def place(stored: StoredTopics, directory_id: str, *, written: Collection[str]) 
         # A start opens those that are there, and creates the others.
         operations.append(Put(key=f"{UNSETTLED}{topic_id}/{first}", value=""))
         if topic.name not in written:
-            without_log.append(_without_log(topic, first))
+            without_log += _without_log(topic, first)
     return Placed(operations, without_log)
 
 
@@ -60,10 +60,11 @@ def _holders(placed: Placement | None) -> Sequence[str]:
     return () if placed is None else placed.holders
 
 
-def _without_log(topic: ClusterTopic, first: int) -> str:
-    last = topic.partitions_count - 1
-    others = f" to {last}" if last > first else ""
-    return f"{topic.name}-{first}{others}: no record was copied before the promotion"
+def _without_log(topic: ClusterTopic, first: int) -> list[str]:
+    return [
+        f"{topic.name}-{number}: no record was copied before the promotion"
+        for number in range(first, topic.partitions_count)
+    ]
 
 
 def promoted_metadata(

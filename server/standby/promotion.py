@@ -5,10 +5,13 @@ promotion.json     {"version": 1, "promoted_ms": ..., "standby": "...", "source"
 
 The file is the commit: once it is durable in the metadata directory, that directory is a broker's.
 Every step after it can be repeated, so any start finishes a promotion that a crash has interrupted
-(`install.py`, `promoted_start.py`). The report of a finished one has two lists more.
+(`install.py`, `promoted_start.py`). What a step changes is listed in the file before, so that the report
+has it in any case. The report is the same file, beside what the promotion has replaced.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import msgspec
 
@@ -45,17 +48,24 @@ class Promotion(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
     """What it lacks of the source, or may lack, a sentence each."""
     unknown_topics: list[MirroredTopic]
-
-
-class Report(Promotion, frozen=True, kw_only=True):
-    """A promotion that is finished."""
-
-    aborted: list[str]
-    """Transactional ids whose ongoing transaction was aborted."""
-    incomplete: list[str]
+    aborted: list[str] = []
+    """Transactional ids whose ongoing transaction is aborted."""
+    incomplete: list[str] = []
     """Committed transactions of which records may be missing, a sentence each."""
-    lowered: list[str]
+    lowered: list[str] = []
     """Committed offsets beyond the end of their log, a sentence each."""
+
+    def with_found(self, **lists: Iterable[str]) -> Promotion:
+        """Returns the promotion with more in some of its lists, everything once."""
+        merged = {
+            name: list(dict.fromkeys([*getattr(self, name), *found]))
+            for name, found in lists.items()
+        }
+        return msgspec.structs.replace(self, **merged)
+
+
+Report = Promotion
+"""A promotion that is finished."""
 
 
 def read_promotion(fs: FileSystem, directory: str) -> Promotion | None:
@@ -81,6 +91,11 @@ def read_promotion(fs: FileSystem, directory: str) -> Promotion | None:
 
 def begin_promotion(fs: FileSystem, directory: str, promotion: Promotion) -> None:
     """Commit to a promotion: from now on the directory is a broker's. Raises DiskError."""
+    note_found(fs, directory, promotion)
+
+
+def note_found(fs: FileSystem, directory: str, promotion: Promotion) -> None:
+    """Keep what a promotion has found, before it is changed. Raises DiskError."""
     fs.replace_durably(join(directory, PROMOTION), msgspec.json.encode(promotion))
 
 

@@ -4,7 +4,8 @@
     the cluster's store  each topic becomes a mirror with its own id; the coordinators' topics are no
                          longer topics
     the node's store     forgets where their logs are, and that the broker was fenced
-    <topic>.before/      the directories of the coordinators' topics: what groups had committed here only
+    <topic>.before/      the directories of the coordinators' topics: what groups had committed here
+                         only; with a number if an earlier rejoin has left one
     standby/has-led      written: logs may have records of their own
     rejoin.json          removed
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from itertools import count
 
 import msgspec
 
@@ -129,8 +131,14 @@ def _put_aside(fs: FileSystem, directories: Iterable[str], folders: Iterable[str
         for folder in folders:
             path = join(directory, folder)
             if fs.exists(path):
-                fs.rename(path, path + BEFORE)
+                fs.rename(path, _free_name(fs, path + BEFORE))
         fs.sync_directory(directory)
+
+
+def _free_name(fs: FileSystem, path: str) -> str:
+    """Returns the path, with a number if there is something already."""
+    names = (path if number == 0 else f"{path}.{number}" for number in count())
+    return next(each for each in names if not fs.exists(each))
 
 
 def _end(fs: FileSystem, directory: str) -> None:

@@ -6,7 +6,9 @@ then starts again within its process, as a broker that only answers what reads, 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cleaner.rules.text import count_text
 from protocol.messages.fetch import FetchResponse
@@ -32,6 +34,13 @@ BROKER = 4
 """The resource type of a broker."""
 SET = 0
 PARTITIONS_AT_ONCE = 1_000
+
+
+class SourceLog(NamedTuple):
+    """A log of the source. A topic that was deleted and created again has other logs than before."""
+
+    topic_id: uuid.UUID
+    partition: TopicPartition
 
 
 async def fence(client: BrokerClient, standby: str) -> None:
@@ -61,7 +70,7 @@ async def fence(client: BrokerClient, standby: str) -> None:
 
 async def final_ends(
     client: BrokerClient, address: str, cluster_id: str
-) -> Mapping[TopicPartition, Offset]:
+) -> Mapping[SourceLog, Offset]:
     """Returns where each log of a fenced source ends.
 
     Args:
@@ -75,6 +84,7 @@ async def final_ends(
         # Until it has started fenced, it acknowledges what it was sent before: its ends may move.
         raise ClientFailed(f"the source is not fenced yet: {found}")
     metadata = await _metadata(client, topics=None)
+    ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name}
     partitions = [
         TopicPartition(topic.name, each.partition_index)
         for topic in metadata.topics
@@ -89,7 +99,7 @@ async def final_ends(
         )
     if untold := [each for each in partitions if each not in ends]:
         raise ClientFailed(f"the source does not say where {untold[0]} ends")
-    return ends
+    return {SourceLog(ids[each.topic], each): end for each, end in ends.items()}
 
 
 async def _metadata(client: BrokerClient, *, topics: Sequence[str] | None) -> MetadataResponse:
@@ -100,9 +110,7 @@ async def _metadata(client: BrokerClient, *, topics: Sequence[str] | None) -> Me
     return await client.call(request, MetadataResponse)
 
 
-def behind(
-    ends: Mapping[TopicPartition, Offset], own: Mapping[TopicPartition, Offset]
-) -> list[str]:
+def behind(ends: Mapping[SourceLog, Offset], own: Mapping[SourceLog, Offset]) -> list[str]:
     """Returns a sentence for each partition that lacks records of the source: pure.
 
     Args:
@@ -110,10 +118,14 @@ def behind(
         own: where the standby's end.
     """
     sentences = []
-    for partition in sorted(ends, key=lambda each: (each.topic, each.partition)):
-        end, have = ends[partition], own.get(partition)
-        if have is None and end:
-            sentences.append(f"{partition}: nothing is copied, the source's log ends at {end}")
-        elif have is not None and have < end:
-            sentences.append(f"{partition}: this log ends at {have}, the source's at {end}")
+    for log in sorted(ends, key=_in_order):
+        end, have = ends[log], own.get(log)
+        if have is None:
+            sentences.append(f"{log.partition}: nothing is copied, the source's log ends at {end}")
+        elif have < end:
+            sentences.append(f"{log.partition}: this log ends at {have}, the source's at {end}")
     return sentences
+
+
+def _in_order(log: SourceLog) -> tuple[str, int]:
+    return log.partition.topic, log.partition.partition

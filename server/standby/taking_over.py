@@ -76,7 +76,7 @@ async def _promoted(
 
     promotion = await upkeep.run(read_promotion, fs, metadata_directory)
     assert promotion is not None, "it was found, and only this start removes it"
-    await upkeep.run(install, fs, promotion, directories, metadata_directory)
+    promotion = await upkeep.run(install, fs, promotion, directories, metadata_directory)
     return TakingOver(promoted=PromotedStart(fs, metadata_directory, promotion, upkeep))
 
 

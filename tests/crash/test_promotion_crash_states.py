@@ -172,9 +172,7 @@ async def finish(disk: FileSystem) -> None:
         await promoted.settle_stores(stores, meta.directory_id)
     await stores.close()
     if promoted is not None:
-        await executor.run(
-            end_promotion, disk, "/a", promoted.report(aborted=[], incomplete=[], lowered=[])
-        )
+        await executor.run(end_promotion, disk, "/a", promoted.promotion)
     executor.close()
 
 
@@ -293,10 +291,10 @@ async def test_the_sweep_catches_metadata_that_comes_before_the_logs_it_names(
     write, exchange = install_module._write_topic, install_module._exchange_metadata
     copy_metadata = install_module._copy_metadata
 
-    def early(fs: FileSystem, directory: str, topic: object) -> None:
+    def early(fs: FileSystem, directory: str, topic: object) -> list[str]:
         copy_metadata(fs, directory, f"{directory}/standby/metadata")
         exchange(fs, directory, f"{directory}/metadata.before.{NOW_MS}")
-        write(fs, directory, topic)  # type: ignore[arg-type]
+        return write(fs, directory, topic)  # type: ignore[arg-type]
 
     monkeypatch.setattr(install_module, "_write_topic", early)
     monkeypatch.setattr(install_module, "_copy_metadata", lambda *_: None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,9 +96,19 @@ class TransactionCoordinator:
             interval_ms=settings.expiration_interval_ms,
         )
 
-    def start(self) -> None:
-        """Start to load the transactions and to complete the prepared ones."""
-        self.table.start(on_loaded=self.outcomes.follow_up)
+    def start(self, when_loaded: Callable[[TransactionEntry], None] | None = None) -> None:
+        """Start to load the transactions and to complete the prepared ones.
+
+        Args:
+            when_loaded: called with each transaction before its completion begins.
+        """
+
+        def loaded(entry: TransactionEntry) -> None:
+            if when_loaded is not None:
+                when_loaded(entry)
+            self.outcomes.follow_up(entry)
+
+        self.table.start(on_loaded=loaded)
         self.expiry.start()
 
     async def stop(self) -> None:
@@ -213,36 +223,42 @@ class TransactionCoordinator:
 
     # Requests of the broker.
 
-    async def abort_ongoing(self) -> list[str]:
+    async def loaded(self) -> None:
+        """Wait until no load of a partition is running."""
+        await self.table.loads.loaded()
+
+    async def abort_ongoing(self) -> None:
         """Abort all ongoing transactions once they are loaded, as their timeouts would.
 
-        Returns their ids, when every decided transaction is complete, or after 10 s: one with a
-        partition that is offline is completed later.
+        Returns when every decided transaction is complete, or after 10 s: one with a partition that is
+        offline is completed later.
 
         Raises:
             StorageError: an abort could not be written.
         """
         await self.table.loads.loaded()
-        aborted = []
+        until_s = asyncio.get_running_loop().time() + COMPLETION_SECONDS
         for entry in self.table.entries():
-            transaction = entry.transaction
-            deadline_ms = transaction.metadata.deadline_ms
-            if deadline_ms is None:
+            await self._abort(entry)
+        for entry in self.table.entries():
+            while entry.transaction.metadata.state.is_prepared:
+                left_s = until_s - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    return
+                await entry.wait_for_change(seconds_max=left_s)
+
+    async def _abort(self, entry: TransactionEntry) -> None:
+        """Abort a transaction that is ongoing, or wait until its timeout has done so."""
+        transaction = entry.transaction
+        while (deadline_ms := transaction.metadata.deadline_ms) is not None:
+            if transaction.pending is not None:
+                await entry.wait_for_change(seconds_max=COMPLETION_SECONDS)
                 continue
             outcome = transaction.time_out(max(deadline_ms, self.table.now_ms()))
             outcome = await self.outcomes.carry_out(entry, outcome)
             if outcome.error_code is not ErrorCode.NONE:
                 text = f"the transaction of {transaction.transactional_id} could not be aborted"
                 raise StorageError(f"{text}: {outcome.error_code.message}")
-            aborted.append(transaction.transactional_id)
-        until_s = asyncio.get_running_loop().time() + COMPLETION_SECONDS
-        for entry in self.table.entries():
-            while entry.transaction.metadata.state.is_prepared:
-                left_s = until_s - asyncio.get_running_loop().time()
-                if left_s <= 0:
-                    return aborted
-                await entry.wait_for_change(seconds_max=left_s)
-        return aborted
 
     def may_write(
         self,

@@ -104,6 +104,14 @@ def records(start: int, end: int) -> list[Record]:
     return [Record(offset=each, timestamp=0, key=b"k", value=b"v") for each in range(start, end)]
 
 
+def test_what_the_leader_had_and_the_copies_lack_is_listed_with_both_ends() -> None:
+    world = World()
+    world.copies.receive([answer(0, batches(2), end=5), answer(1, end=0)])
+    assert world.copies.behind() == [
+        f"{OFFSETS_TOPIC}-0: this log ends at 2, the source's at 5",
+    ]
+
+
 # ---------------------------------------------------------------- which partitions
 
 

@@ -14,7 +14,7 @@ from storage.log.opening import open_log
 from tests.crash.test_copy_crash_states import event
 from tests.harness.checkpointed_log import CONFIG, new_scan, state_of
 from tests.harness.compacted_log import identity, opening
-from tests.harness.followed_log import FollowedLog, copy_state
+from tests.harness.followed_log import COPY_PATH, FollowedLog, copy_state, open_copy
 from tests.harness.memory_fs import Loss
 from tests.harness.offsets_model import Commit, Marker
 
@@ -77,6 +77,55 @@ def test_offsets_of_a_transaction_that_is_open_wait_for_its_marker_in_the_writte
     _, pending, _ = state_of(load_state(log, log.high_watermark, new_scan)[0])
     assert list(pending) == [(1000, "a", "t", 1)]
     assert log.last_stable_offset < log.high_watermark
+
+
+def with_checkpoint() -> FollowedLog:
+    """Returns a world whose copy has a checkpoint up to offset 5, and five records after it."""
+    world = FollowedLog()
+    for group in "ab":
+        for number in range(5):
+            world.leader.play(Commit(group, (number,)))
+        world.catch_up()
+        if group == "a":
+            world.make_checkpoint()
+    world.copy.close()
+    return world
+
+
+def groups_in(log: PartitionLog) -> set[str]:
+    commits, _, _ = state_of(load_state(log, log.high_watermark, new_scan)[0])
+    return {group for group, _, _ in commits}
+
+
+def test_a_copy_whose_checkpoint_was_lost_says_which_state_is_missing() -> None:
+    world = with_checkpoint()
+    world.disk.unlink(COPY_PATH)
+    world.copy = open_copy(world.disk)
+
+    log, missing = written_log(world), write_log(world.disk, world.copy, WRITTEN, opening())
+
+    assert missing == ["orders-0: its checkpoint was lost, so the state before offset 5 is missing"]
+    assert groups_in(log) == {"b"}
+    assert log.log_end_offset == 10
+
+
+def test_a_copy_whose_checkpoint_is_damaged_is_written_without_it() -> None:
+    world = with_checkpoint()
+    data = bytearray(world.disk.read_bytes(COPY_PATH))
+    data[len(data) // 2] ^= 1
+    world.disk.replace_durably(COPY_PATH, bytes(data))
+    world.copy = open_copy(world.disk)
+
+    log, (missing,) = written_log(world), write_log(world.disk, world.copy, WRITTEN, opening())
+
+    assert missing.startswith("orders-0: its checkpoint is damaged (")
+    assert missing.endswith("so the state before offset 5 is missing")
+    assert groups_in(log) == {"b"}
+
+
+def test_a_copy_without_records_becomes_an_empty_log() -> None:
+    log = written_log(FollowedLog())
+    assert log.log_end_offset == 0
 
 
 def test_a_second_try_replaces_what_the_first_one_has_left() -> None:
