@@ -124,7 +124,10 @@ def list_links(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 @app.command()
 @with_access
 def status(name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show the state of each partition that a link copies. Exits with 1 unless all are copied."""
+    """Show the state of each partition that a link copies.
+
+    Exits with 1 unless all are copied, also while there is none yet.
+    """
     from cli.replica.show import show_link
 
     run(lambda: show_link(url, name, as_json=as_json))

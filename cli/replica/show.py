@@ -33,15 +33,16 @@ async def show_links(url: str, *, as_json: bool) -> int:
 
 
 async def show_link(url: str, name: str, *, as_json: bool) -> int:
-    """Print the partitions of a link. Returns 1 unless all are copied, and the groups' offsets taken
-    along."""
+    """Print the partitions of a link. Returns 1 unless there are some, all are copied, and the groups'
+    offsets taken along."""
     async with connected(url, root=ROOT) as client:
         link = await client.call("GET", link_path(name))
     if as_json:
         print_json(link)
     else:
         _print_link(link)
-    is_well = all(each["state"] == COPYING for each in link["partitions"])
+    partitions = link["partitions"]
+    is_well = bool(partitions) and all(each["state"] == COPYING for each in partitions)
     groups = link.get("group_offsets") or {"problems": {}}
     acls = link.get("acls_here") or {"problem": ""}
     problems = link["reason"] or link["problems"] or groups["problems"] or acls["problem"]

@@ -11,13 +11,14 @@ from cleaner.pacing.clock import Clock
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
 from server.admin.compaction_jobs import CompactionJobs, Job
-from server.admin.compaction_json import Json, guard_json, status_json
+from server.admin.compaction_json import guard_json, status_json
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.near_names import hint
 from server.runtime.executors import Executor
+from server.runtime.sliced_json import Json
 from server.topics.topic import Topic
 from server.topics.topics import Topics
 from storage.log.log import PartitionLog

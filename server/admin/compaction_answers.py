@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from server.admin.compaction_jobs import Job
-from server.admin.compaction_json import Json, job_json
+from server.admin.compaction_json import job_json
+from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused
 from storage.files.errors import StorageError
 
@@ -47,10 +48,10 @@ def parse_number(text: str) -> int | None:
     return number if number <= NUMBER_MAX else None
 
 
-def accepted(job: Job) -> web.Response:
+async def accepted(job: Job, answers: LargeAnswers) -> web.Response:
     """Returns the answer to a request that started a job; its Location is the job's URL."""
-    body: Json = job_json(job)
-    return web.json_response(body, status=202, headers={"Location": body["url"]})
+    body = job_json(job)
+    return await answers.of(body, status=202, headers={"Location": body["url"]})
 
 
 def _error(status: int, message: str, code: str | None = None) -> web.Response:

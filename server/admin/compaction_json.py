@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
 
 from cleaner.explain.situation import Explanation
 from cleaner.inspect.dry_run import DryRun
@@ -21,16 +20,15 @@ from cleaner.pool.status import PoolStatus, RunningStatus
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
+from server.runtime.sliced_json import Json, Rows
 from storage.formats.manifest import SegmentRow
 from storage.formats.topic_partition import TopicPartition
-
-Json: TypeAlias = dict[str, Any]
 
 DROPPED_PREFIX = "dropped_"
 
 
 def job_json(job: Job) -> Json:
-    """Returns a job and its parts."""
+    """Returns a job and its parts, which are built when they are read."""
     states = {part.state.value for part in job.parts}
     return {
         "id": job.id,
@@ -38,7 +36,7 @@ def job_json(job: Job) -> Json:
         "url": f"/v1/compaction/jobs/{job.id}",
         "is_over": job.is_over,
         "is_done": states <= {"done"},
-        "partitions": [_part_json(part) for part in job.parts],
+        "partitions": Rows(_part_json, job.parts),
     }
 
 

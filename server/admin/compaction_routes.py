@@ -35,6 +35,7 @@ from server.admin.compaction_answers import (
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import explanation_json, job_json
 from server.admin.http_rules import ROOT, WHERES
+from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
 from storage.log.pass_history import PassHistory
@@ -61,6 +62,7 @@ class CompactionRoutes:
         self._compaction = compaction
         self._history = history
         self._upkeep = upkeep
+        self._answers = LargeAnswers()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -102,24 +104,30 @@ class CompactionRoutes:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         force = _flag(request, "force")
-        return accepted(compaction.clean_now(compaction.logs_of(topic, partition), force=force))
+        return await accepted(
+            compaction.clean_now(compaction.logs_of(topic, partition), force=force), self._answers
+        )
 
     async def _plan(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
-        return accepted(compaction.plan(compaction.logs_of(topic, partition)))
+        return await accepted(compaction.plan(compaction.logs_of(topic, partition)), self._answers)
 
     async def _find_key(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         key = _key(request)
-        return accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
+        return await accepted(
+            compaction.find_key(compaction.logs_of(topic, partition), key), self._answers
+        )
 
     async def _digest(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         end_offset = _number(request, "end_offset", default=None, at_least=0)
-        return accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
+        return await accepted(
+            compaction.digest(compaction.logs_of(topic, partition), end_offset), self._answers
+        )
 
     async def _explain(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
@@ -141,13 +149,13 @@ class CompactionRoutes:
         return web.json_response(compaction.paused())
 
     async def _job(self, request: web.Request) -> web.Response:
-        return web.json_response(job_json(self._job_of(request)))
+        return await self._answers.of(job_json(self._job_of(request)))
 
     async def _cancel(self, request: web.Request) -> web.Response:
         job = self._job_of(request)
         for part in job.parts:
             part.cancel()
-        return web.json_response(job_json(job))
+        return await self._answers.of(job_json(job))
 
     def _job_of(self, request: web.Request) -> Job:
         text = request.match_info["job"]

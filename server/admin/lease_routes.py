@@ -32,6 +32,7 @@ from cleaner.remote.strict_json import RefusedJson
 from server.admin.compaction import Compaction
 from server.admin.compaction_answers import Handler, accepted, refusals_as_json, topic_and_partition
 from server.admin.http_rules import LEASE
+from server.admin.large_answers import LargeAnswers
 from server.admin.leases import CleaningLeases, LeaseRefused
 from server.admin.refusals import CompactionRefused, serving
 from server.admin.remote_token import shows_token
@@ -64,6 +65,7 @@ class LeaseRoutes:
         self._compaction = compaction
         self._administration = administration
         self._needs_token = needs_token
+        self._answers = LargeAnswers()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -129,7 +131,8 @@ class LeaseRoutes:
             result = await self._administration.run(RemoteResult.from_json, body)
         except RefusedJson as error:
             raise CompactionRefused(400, str(error)) from error
-        return accepted(leases.commit(self._log_of(request), request.match_info["lease"], result))
+        job = leases.commit(self._log_of(request), request.match_info["lease"], result)
+        return await accepted(job, self._answers)
 
     async def _end(self, request: web.Request) -> web.Response:
         leases, _ = self._leases_and_token()

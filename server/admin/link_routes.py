@@ -37,6 +37,7 @@ from aiohttp import web
 
 from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import LINK, LINKS, PROMOTE
+from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.replication.link_spec import BadLink, parse_link
 from server.replication.replication import LinkRefused, Replication, UnknownLink
@@ -54,6 +55,7 @@ class LinkRoutes:
             links: returns a sentence while the broker does not serve.
         """
         self._links = links
+        self._answers = LargeAnswers()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -70,21 +72,21 @@ class LinkRoutes:
         ]
 
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response({"links": serving(self._links()).shown()})
+        return await self._answers.of({"links": serving(self._links()).shown()})
 
     async def _show(self, request: web.Request) -> web.Response:
         links, name = serving(self._links()), request.match_info["link"]
-        return web.json_response(await links.shown_whole(name))
+        return await self._answers.of(await links.shown_whole(name))
 
     async def _create(self, request: web.Request) -> web.Response:
         links, name = serving(self._links()), request.match_info["link"]
         await links.create(parse_link(name, await _body(request)))
-        return web.json_response(links.shown_one(name), status=201)
+        return await self._answers.of(links.shown_one(name), status=201)
 
     async def _alter(self, request: web.Request) -> web.Response:
         links, name = serving(self._links()), request.match_info["link"]
         await links.alter(name, await _body(request))
-        return web.json_response(links.shown_one(name))
+        return await self._answers.of(links.shown_one(name))
 
     async def _delete(self, request: web.Request) -> web.Response:
         await serving(self._links()).delete(request.match_info["link"])
@@ -99,7 +101,7 @@ class LinkRoutes:
     async def _pause_or_resume(self, request: web.Request, *, is_paused: bool) -> web.Response:
         links, name = serving(self._links()), request.match_info["link"]
         await links.pause(name, is_paused=is_paused)
-        return web.json_response(links.shown_one(name))
+        return await self._answers.of(links.shown_one(name))
 
     async def _resync(self, request: web.Request) -> web.Response:
         query = request.query

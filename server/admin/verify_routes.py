@@ -22,6 +22,7 @@ from aiohttp import web
 
 from server.admin.compaction_answers import parse_number
 from server.admin.http_rules import VERIFY
+from server.admin.large_answers import LargeAnswers
 from server.admin.link_routes import refusing
 from server.admin.refusals import CompactionRefused, serving
 from server.replication.verify.verifications import Verifications
@@ -39,6 +40,7 @@ class VerifyRoutes:
             verifications: returns a sentence while the broker does not serve.
         """
         self._verifications = verifications
+        self._answers = LargeAnswers()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -57,12 +59,12 @@ class VerifyRoutes:
             )
         topic = request.match_info["topic"]
         job = await serving(self._verifications()).begin(topic, wait_seconds=wait_ms / 1000)
-        return web.json_response(job.as_json(), status=202)
+        return await self._answers.of(job.as_json(), status=202)
 
     async def _show(self, request: web.Request) -> web.Response:
         job_id = parse_number(request.match_info["job"])
         job = serving(self._verifications()).get(request.match_info["topic"], job_id)
-        return web.json_response(job.as_json())
+        return await self._answers.of(job.as_json())
 
     async def _cancel(self, request: web.Request) -> web.Response:
         verifications, job_id = (
@@ -71,4 +73,4 @@ class VerifyRoutes:
         )
         job = verifications.get(request.match_info["topic"], job_id)
         verifications.cancel(job)
-        return web.json_response(job.as_json())
+        return await self._answers.of(job.as_json())

@@ -37,7 +37,7 @@ from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judg
 from server.replication.groups.group_sync import GroupFacts, GroupSync
 from server.replication.groups.local_groups import LocalGroups
 from server.replication.link_spec import LinkSpec
-from server.replication.mirror import Mirror, MirrorFacts
+from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.new_copies import NewCopies
 from server.replication.requests import FetchBounds
@@ -210,10 +210,10 @@ class Link:
 
     # ---------------------------------------------------------------- what people see
 
-    def facts(self) -> list[MirrorFacts]:
-        """Returns the state of each mirrored partition, by topic and number."""
+    def mirrors(self) -> list[Mirror]:
+        """Returns the mirror of each partition, by topic and number."""
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
-        return [self._mirrors[each].facts() for each in in_order]
+        return [self._mirrors[each] for each in in_order]
 
     @property
     def has_followed(self) -> bool:

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
-from typing import Any
 
 from metrics.facts import LinkFacts
 from server.client.errors import Misconfigured
@@ -20,10 +19,11 @@ from server.metadata.store import Delete, MetadataStore, Put
 from server.replication.acl_sync import forgotten_acls
 from server.replication.link import Link
 from server.replication.link_spec import LINKS, BadLink, LinkSpec, altered_link, stored_link
-from server.replication.mirror import MirrorFacts
+from server.replication.mirror import Mirror, MirrorFacts
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.promotion import missing_at_promotion
 from server.replication.source_topics import SourcePartition
+from server.runtime.sliced_json import Json, Rows
 from server.topics.mirrors import without_own
 from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
@@ -310,7 +310,7 @@ class Replication:
     def mirror_facts(self, name: str) -> list[MirrorFacts]:
         """Returns the state of each partition of a link that runs."""
         link = self._links.get(name)
-        return [] if link is None else link.facts()
+        return [] if link is None else [each.facts() for each in link.mirrors()]
 
     def sources_of(self, topic_name: str) -> tuple[str, list[tuple[PartitionLog, SourcePartition]]]:
         """Returns a mirror's link, and the log of each partition with where its source can be read.
@@ -336,26 +336,31 @@ class Replication:
             )
         return name, known
 
-    def shown(self) -> list[dict[str, Any]]:
-        """Returns all links, for people and programs."""
+    def shown(self) -> list[Json]:
+        """Returns all links, for people and programs. The partitions of each are built when they are
+        read."""
         return [self._shown(name) for name in sorted({*self._specs, *self._broken})]
 
-    def shown_one(self, name: str) -> dict[str, Any]:
-        """Returns one link. Raises UnknownLink."""
+    def shown_one(self, name: str) -> Json:
+        """Returns one link, like `shown`. Raises UnknownLink."""
         if name not in self._broken:
             self._spec(name)
         return self._shown(name)
 
-    async def shown_whole(self, name: str) -> dict[str, Any]:
+    async def shown_whole(self, name: str) -> Json:
         """Returns one link, with the logs that resyncs have put aside. Raises UnknownLink."""
         shown, link = self.shown_one(name), self._links.get(name)
-        aside = {} if link is None else await link.new_copies.put_aside()
-        for each in shown["partitions"]:
-            logs = aside.get(TopicPartition(each["topic"], each["partition"]), [])
-            each["put_aside"] = [asdict(log) for log in logs]
-        return shown
+        if link is None:
+            return shown
+        aside = await link.new_copies.put_aside()
 
-    def _shown(self, name: str) -> dict[str, Any]:
+        def row(mirror: Mirror) -> Json:
+            logs = aside.get(mirror.log.topic_partition, ())
+            return {**_row(mirror), "put_aside": [asdict(log) for log in logs]}
+
+        return {**shown, "partitions": Rows(row, link.mirrors())}
+
+    def _shown(self, name: str) -> Json:
         link, spec = self._links.get(name), self._specs.get(name)
         shown = {"name": name} if spec is None else spec.shown()
         if link is None:
@@ -374,7 +379,7 @@ class Replication:
             "problems": dict(link.problems),
             "acls_here": asdict(link.acl_facts()) if link.spec.takes_acls else None,
             "group_offsets": asdict(link.group_facts()) if link.spec.groups else None,
-            "partitions": [each.as_json() for each in link.facts()],
+            "partitions": Rows(_row, link.mirrors()),
         }
 
     @any_thread
@@ -415,6 +420,10 @@ class Replication:
         if spec.is_standby:
             return  # Paused until the next start.
         await self._store.txn((), [Put(key=LINKS + spec.name, value=spec.stored())])
+
+
+def _row(mirror: Mirror) -> Json:
+    return mirror.facts().as_json()
 
 
 def _none_begun(name: str, refused: Mapping[TopicPartition, str]) -> LinkRefused:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 from cleaner.rules.log_comparison import Comparison, Difference, SideSum
 from server.replication.source_topics import SourcePartition
 from server.replication.verify.comparing import MIRROR, SOURCE, Progress
 from server.replication.verify.verdict import Judged, Verdict
 from server.runtime.part_state import PartState
+from server.runtime.sliced_json import Json, Rows
 from storage.log.log import PartitionLog
-
-Json = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +85,7 @@ class VerifyJob:
         return next((each for each in worst if each in found), Verdict.EQUAL)
 
     def as_json(self) -> Json:
-        """Returns the job for programs."""
+        """Returns the job for programs. Its parts are built when they are read."""
         return {
             "id": self.id,
             "link": self.link,
@@ -96,7 +94,7 @@ class VerifyJob:
             "cost_bytes": self.cost_bytes,
             "is_over": self.is_over,
             "verdict": self.verdict if self.is_over else None,
-            "partitions": [each.as_json() for each in self.parts],
+            "partitions": Rows(Part.as_json, self.parts),
         }
 
 

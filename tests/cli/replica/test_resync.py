@@ -104,3 +104,31 @@ def test_status_shows_progress_and_what_is_put_aside(
     shown = capsys.readouterr().out
     assert "new copy: 1,200 of 5,000 offsets, about 17.0 s left" in shown
     assert "put aside in /data/t/0.aside.70 (2.0 MB); removing it frees that space" in shown
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        ([], 1),
+        (["copying"], 0),
+        (["copying", "copying"], 0),
+        (["copying", "checking"], 1),
+        (["failed"], 1),
+    ],
+    ids=str,
+)
+def test_status_ends_with_0_only_if_there_are_partitions_and_all_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    states: list[str],
+    code: int,
+    as_json: bool,
+) -> None:
+    """A script that waits for a link would otherwise continue before its first mirror is made."""
+    partitions = [{**PARTITION, "state": state, "resync": None} for state in states]
+    link = {"name": "dr", "bootstrap": "a:1", "reason": "", "problems": {}}
+    connect(monkeypatch, Client({**link, "partitions": partitions}))
+    assert asyncio.run(show.show_link("http://b", "dr", as_json=as_json)) == code
+    if not states and not as_json:
+        assert "no partition is mirrored yet" in capsys.readouterr().out

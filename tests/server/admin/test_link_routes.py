@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from server.admin.link_routes import LinkRoutes
 from server.replication.replication import LinkRefused, UnknownLink
+from server.runtime.sliced_json import Json, Rows
 from storage.formats.topic_partition import TopicPartition
 
 
@@ -20,6 +21,18 @@ class Links:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str | None, int | None, bool]] = []
         self.refusal: LinkRefused | None = None
+
+    def shown(self) -> list[Json]:
+        return [self.shown_one("dr"), self.shown_one("other")]
+
+    def shown_one(self, name: str) -> Json:
+        return {"name": name, "partitions": Rows(lambda each: {"partition": each}, range(1000))}
+
+    async def shown_whole(self, name: str) -> Json:
+        return self.shown_one(name)
+
+    async def pause(self, name: str, *, is_paused: bool) -> None:
+        """Nothing to pause."""
 
     async def resync(
         self, name: str, topic: str | None, partition: int | None, *, puts_aside: bool
@@ -42,6 +55,18 @@ async def http(links: Links) -> AsyncIterator[TestClient[Any, Any]]:
     application.router.add_routes(LinkRoutes(lambda: given).routes())
     async with TestClient(TestServer(application)) as client:
         yield client
+
+
+async def test_links_are_shown_with_all_partitions(http: TestClient[Any, Any]) -> None:
+    partitions = [{"partition": number} for number in range(1000)]
+    async with http.get("/v1/links") as response:
+        assert response.content_type == "application/json"
+        assert await response.json() == {
+            "links": [{"name": name, "partitions": partitions} for name in ("dr", "other")]
+        }
+    for answer in (http.get("/v1/links/dr"), http.post("/v1/links/dr/pause")):
+        async with answer as response:
+            assert await response.json() == {"name": "dr", "partitions": partitions}
 
 
 async def test_a_resync_is_asked_for_by_query(http: TestClient[Any, Any], links: Links) -> None:

@@ -90,7 +90,8 @@ async def until(is_true: Callable[[], bool], what: Callable[[], object] = str) -
 
 
 def status(target: ServedBroker) -> dict[str, Any]:
-    return target.broker.replication.shown_one(LINK)
+    shown = target.broker.replication.shown_one(LINK)
+    return {**shown, "partitions": list(shown["partitions"])}
 
 
 def states(target: ServedBroker) -> list[str]:
