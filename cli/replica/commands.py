@@ -126,7 +126,7 @@ def list_links(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 def status(name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show the state of each partition that a link copies.
 
-    Exits with 1 unless all are copied, also while there is none yet.
+    Exits with 0 only if there are some, and all are copied.
     """
     from cli.replica.show import show_link
 

@@ -76,7 +76,7 @@ def _print_link(link: Json) -> None:
     if (acls := link.get("acls_here")) is not None:
         _print_acls(acls)
     if not link["partitions"]:
-        typer.echo("no partition is mirrored yet")
+        typer.echo("no partition is mirrored")
         return
     rows = [
         (

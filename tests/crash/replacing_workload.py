@@ -27,8 +27,9 @@ class ReplacingWorkload(Workload):
         self.copy_seen: Seen | None = None
         self.puts_aside = False
         self.copy_id: UUID | None = None
-        self.id_before: UUID | None = None
-        """The log's, before the copy replaces it."""
+        """Of the copy that is replacing the log, or has replaced it last."""
+        self.log_id: UUID | None = None
+        """The log's."""
         self.asides: set[str] = set()
         """The logs that were put aside before."""
         self.replaced = 0
@@ -40,8 +41,6 @@ class ReplacingWorkload(Workload):
 
     def replace(self) -> None:
         """Fill a copy, and replace the log by it."""
-        # The copy is observed while it is filled, too.
-        self.id_before = self.log.copy_id
         copy = self._filled_copy()
         self.copy_seen, self.puts_aside = seen_of(copy.log), self.random.random() < 0.5
         self.copy_id = UUID(int=self.replaced + 1)
@@ -95,6 +94,7 @@ class ReplacingWorkload(Workload):
         self.transactions, self.decided_to = copy.transactions, 0
         self.sequences, self.sent = copy.sequences, copy.sent
         self.changes += 1
+        self.log_id = self.copy_id
         self.asides |= asides(self.disk)
         self.replaced += 1
 
@@ -113,7 +113,7 @@ class ReplacingWorkload(Workload):
         assert isinstance(disk, MemoryFileSystem)
         content = check_content(log, self.possible())
         is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
-        assert log.copy_id == (self.copy_id if is_copy else self.id_before)
+        assert log.copy_id == (self.copy_id if is_copy else self.log_id)
         if is_copy:
             assert seen_of(log) == self.copy_seen
             assert log.clean_offset == log.cut_offset_min == log.log_start_offset

@@ -131,4 +131,4 @@ def test_status_ends_with_0_only_if_there_are_partitions_and_all_are_copied(
     connect(monkeypatch, Client({**link, "partitions": partitions}))
     assert asyncio.run(show.show_link("http://b", "dr", as_json=as_json)) == code
     if not states and not as_json:
-        assert "no partition is mirrored yet" in capsys.readouterr().out
+        assert "no partition is mirrored" in capsys.readouterr().out

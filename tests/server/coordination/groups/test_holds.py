@@ -19,6 +19,7 @@ from server.coordination.coordinator_topic import CoordinatorTopic, PreparedBatc
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.holds import INVALIDATED_MS, LOADING, is_named
+from server.coordination.groups.loading import LoadedPartition, load_partition
 from server.coordination.groups.offset_checks import OUTSIDE
 from server.coordination.producer import Producer
 from tests.harness.offsets_world import commit, end_transaction
@@ -125,13 +126,23 @@ async def test_a_topic_that_names_no_group_is_never_held(tmp_path: Path) -> None
         assert hold(served) == NO_HOLD
 
 
-async def test_everything_is_held_while_a_group_may_be_unknown(tmp_path: Path) -> None:
+async def test_everything_is_held_while_a_group_may_be_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving_broker(tmp_path) as served:
         await with_records(served)
         await commits(served, slot(5))
 
+    may_load = asyncio.Event()
+
+    async def load_later(topic: CoordinatorTopic, partition: int) -> LoadedPartition:
+        await may_load.wait()
+        return await load_partition(topic, partition)
+
+    monkeypatch.setattr(f"{GroupTable.__module__}.load_partition", load_later)
     async with serving_broker(tmp_path) as served:
         assert hold(served) == LOADING
+        may_load.set()
         await served.broker.groups.table.loads.loaded()
         assert hold(served) == Hold(offset=Offset(5), by=f"group {LINK}")
 
