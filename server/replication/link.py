@@ -333,12 +333,7 @@ class Link:
                 await self._refresh(client)
                 self.reason = ""
                 self._pauses.reset()
-                until_s = asyncio.get_running_loop().time() + REFRESH_SECONDS
-                while asyncio.get_running_loop().time() < until_s and not self._is_stale:
-                    self._tell_those_that_nobody_leads()
-                    await self.new_copies.tend()
-                    await self._commit(coordinator)
-                    await asyncio.sleep(SLOTS_SECONDS)
+                await self._tend(REFRESH_SECONDS, coordinator)
 
     async def _follow_fenced(self, client: BrokerClient) -> None:
         self._ask_without_slots(is_so=True)
@@ -348,11 +343,27 @@ class Link:
         for mirror in self._mirrors.values():
             if mirror.state is MirrorState.RETRYING:
                 mirror.happened(Event.DUE)
-        until_s = asyncio.get_running_loop().time() + FENCED_REFRESH_SECONDS
-        while asyncio.get_running_loop().time() < until_s and not self._is_stale:
-            self._tell_those_that_nobody_leads()
+        await self._tend(FENCED_REFRESH_SECONDS, None)
+
+    async def _tend(self, seconds: float, coordinator: BrokerClient | None) -> None:
+        """Look after the mirrors until the source's topics have to be looked at again.
+
+        At least once: while topics come and go all the time, slots have to be committed, too.
+
+        Args:
+            coordinator: takes the slots; None if the source needs none.
+        """
+        until_s = asyncio.get_running_loop().time() + seconds
+        while True:
+            if self.spec.is_standby:
+                # It waits for what is gone: then the followed metadata decide.
+                self._tell_those_that_nobody_leads()
             await self.new_copies.tend()
+            if coordinator is not None:
+                await self._commit(coordinator)
             await asyncio.sleep(SLOTS_SECONDS)
+            if self._is_stale or asyncio.get_running_loop().time() >= until_s:
+                return
 
     def _ask_without_slots(self, *, is_so: bool) -> None:
         self._asks_without_slots = is_so

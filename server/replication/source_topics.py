@@ -159,6 +159,8 @@ async def _configs(client: BrokerClient, names: Sequence[str]) -> dict[str, Desc
         )
         request = DescribeConfigsRequest(resources=resources)
         for result in (await client.call(request, DescribeConfigsResponse)).results:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # It was deleted since the source has listed it.
             if result.error_code:
                 message = result.error_message or ErrorCode.from_wire(result.error_code).message
                 raise ClientFailed(f"the properties of {result.resource_name}: {message}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from protocol.messages.describe_configs import DescribeConfigsResult
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -22,12 +23,14 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRespon
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from server.client.broker_client import BrokerClient
 from server.client.pauses import Pacing
 from server.coordination.groups.group_entry import GroupEntry
 from server.metadata.features import SPARSE_LOG
 from server.metadata.store import Put
 from server.replication import link as link_module
 from server.replication import mirror as mirror_module
+from server.replication import source_topics as source_topics_module
 from server.replication.fetch_pace import FetchPace
 from server.replication.link_spec import parse_link
 from server.replication.mirror_topics import MirrorTopics
@@ -819,6 +822,40 @@ async def until_slot(source: ServedBroker, offset: int) -> None:
         return source.broker.clock.now_ms() > slot.commit_timestamp
 
     await until(is_committed)
+
+
+async def test_slots_are_committed_also_if_the_topics_have_always_changed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = link_module.Link._refresh
+
+    async def stale(self: link_module.Link, client: BrokerClient) -> None:
+        await refresh(self, client)
+        self.look_again()
+
+    monkeypatch.setattr(link_module.Link, "_refresh", stale)
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+
+
+async def test_a_topic_that_is_deleted_while_the_source_is_asked_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = source_topics_module._configs
+
+    async def late(client: BrokerClient, names: Sequence[str]) -> dict[str, DescribeConfigsResult]:
+        return await configs(client, [*names, "deleted"])
+
+    monkeypatch.setattr(source_topics_module, "_configs", late)
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        assert not status(target)["reason"]
 
 
 async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_made_again(
