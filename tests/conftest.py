@@ -3,6 +3,7 @@ that belongs to the event loop's thread is checked, here and in the brokers that
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -101,3 +102,13 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} must run here (KOMPAKT_REQUIRE_ALL=1), but: {reason}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Generator[None]:
+    """Undo what a command does to the logging of its process, which here has other tests."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
