@@ -8,6 +8,7 @@ metadata no longer has them either: what the link is answered alone could be lat
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +34,9 @@ from server.topics.mirrors import without_own
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import topic_id_text
+from storage.files.paths import META_PROPERTIES, join, topic_id_text
+
+_log = logging.getLogger("cli.standby")
 
 NOT_ASKED = "the source was not asked for its topics yet"
 LOOK_SECONDS = 1.0
@@ -80,6 +83,7 @@ class WholeBroker:
         """
         while self._progress.cluster_id is None:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS / 4)
+        self._check_node_id()
         config = replace(self._config, cluster_id=self._progress.cluster_id)
         broker = Broker(config, files=self._files, clock=SystemClock(), standby=self._link)
         self._broker = broker
@@ -96,6 +100,26 @@ class WholeBroker:
                 self._progress.mirrors_answered(self.facts())
                 continue
             raise CommandFailed(EXIT_FAILED, broker.failure or "the broker has failed")
+
+    def _check_node_id(self) -> None:
+        """Refuse the leader's node.id, as long as it can be changed.
+
+        Clients know a broker by it. librdkafka 2.16 gives up the address of the old one, and then waits
+        for it for ever if the new one has the same id.
+
+        Raises:
+            CommandFailed: it is the leader's.
+        """
+        config, node_id = self._config, self._config.node_id
+        if self._progress.leader_node_id != node_id:
+            return
+        text = (
+            f"node.id {node_id} is also that of the broker at {self._progress.leader}, so clients may"
+            " wait for that one for ever once this standby has taken over"
+        )
+        if not self._files.exists(join(config.metadata_directory, META_PROPERTIES)):
+            raise CommandFailed(EXIT_FAILED, f"{text}: set another node.id in --config")
+        _log.warning("%s", text)
 
     async def close(self) -> None:
         """Stop the broker; its logs are closed and durable."""

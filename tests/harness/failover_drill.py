@@ -42,9 +42,8 @@ class Drill:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        same_id = self.random.random() < 0.5
         self.primary, self.standby = (
-            Site(folder / name, SETTINGS | {"broker.id": 1 if same_id else number})
+            Site(folder / name, SETTINGS | {"node.id": number})
             for number, name in enumerate(("left", "right"), 1)
         )
         self._generation = 0
