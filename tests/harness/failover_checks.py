@@ -61,10 +61,10 @@ def faults_of_copy(
     Args:
         found: all records at the broker that has taken over.
         copied: up to where they were copied.
-        start: from where on they are not deleted.
+        start: records before may be deleted.
     """
     expected = {at: each for at, each in source.content.items() if start <= at < copied}
-    got = {at: each for at, each in found.items() if at < copied}
+    got = {at: each for at, each in found.items() if start <= at < copied}
     if is_compacted:
         # Either may have cleaned more. What is there must be the same, and the last values equal.
         wrong = [at for at in expected.keys() & got.keys() if expected[at] != got[at]]

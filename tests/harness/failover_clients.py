@@ -7,8 +7,10 @@ ledger of what was acknowledged.
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +27,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 60.0
 PATIENCE_SECONDS = 20.0
 """How long one call to a library may take; then the client is made once more, as a program that starts
 again."""
@@ -59,11 +61,17 @@ class Client:
     def hold(self) -> None:
         """Finish what has begun, and take no step until `go_on`."""
         self._is_held.set()
-        assert self._rests.wait(SECONDS_MAX), f"{self.name} does not rest; {self.troubles[-3:]}"
+        assert self._rests.wait(SECONDS_MAX), f"it does not rest: {self}"
 
     def go_on(self) -> None:
         self._rests.clear()
         self._is_held.clear()
+
+    def __str__(self) -> str:
+        """Where it is, and what went wrong last, for messages."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        where = "".join(traceback.format_stack(frame)[-3:]) if frame else "ended"
+        return f"{self.name}: {self.troubles[-5:]}\n{where}"
 
     def end(self) -> None:
         self._is_ending.set()

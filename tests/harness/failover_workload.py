@@ -99,11 +99,11 @@ class Workload:
         deadline_s = time.monotonic() + SECONDS_MAX
         for client in self.clients:
             while client.steps == before[client] and client is not self.straggler:
-                assert time.monotonic() < deadline_s, f"{client.name}: {client.troubles[-5:]}"
+                assert time.monotonic() < deadline_s, str(client)
                 self.committer.bound = self._bound()
                 time.sleep(0.01)
         while not self.straggler.is_open:
-            assert time.monotonic() < deadline_s, self.straggler.troubles[-5:]
+            assert time.monotonic() < deadline_s, str(self.straggler)
             time.sleep(0.01)
 
     def _bound(self) -> int:
