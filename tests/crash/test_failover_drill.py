@@ -29,16 +29,7 @@ def seed_of(tmp_path: Path) -> int:
 
 
 @pytest.mark.crash
-def test_after_a_clean_promotion_and_back_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    with Drill(tmp_path, seed_of(tmp_path)) as drill:
-        for _ in range(2):
-            drill.work()
-            drill.take_over_cleanly()
-            drill.rejoin()
-
-
-@pytest.mark.crash
-def test_after_kill_9_of_the_primary_only_what_the_report_lists_is_missing(tmp_path: Path) -> None:
+def test_a_forced_failover_lacks_only_what_it_lists_and_the_failback_nothing(tmp_path: Path) -> None:
     with Drill(tmp_path, seed_of(tmp_path)) as drill:
         drill.work()
         drill.take_over_by_force()

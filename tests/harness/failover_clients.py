@@ -250,14 +250,36 @@ class Copier(Client):
             self._producer.produce(self.target, value, each.key(), partition=partition)
         ends = {each.partition(): (each.offset() or 0) + 1 for each in found}
         places = [TopicPartition(self.source, *place) for place in ends.items()]
-        group = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(places, group, PATIENCE_SECONDS)
+        self._send_offsets(self._producer, places)
         if is_aborted:
             self._producer.abort_transaction(PATIENCE_SECONDS)
             self._rewind()
         else:
             self._producer.commit_transaction(PATIENCE_SECONDS)
         return True
+
+    def _send_offsets(self, producer: Producer, places: list[TopicPartition]) -> None:
+        """Send the offsets to the transaction, or give the producer up.
+
+        librdkafka 2.16 may wait for ever, whatever the time-out is, if the group's coordinator is gone
+        (its issue 5511). A program would be started again then.
+        """
+        group, seconds = self._consumer.consumer_group_metadata(), PATIENCE_SECONDS / 2
+        troubles = list[KafkaException]()
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction(places, group, seconds)
+            except KafkaException as error:
+                troubles.append(error)
+
+        sending = threading.Thread(target=send, daemon=True)
+        sending.start()
+        sending.join(1.5 * seconds)
+        if sending.is_alive():
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if troubles:
+            raise troubles[0]
 
     def close(self) -> None:
         self._consumer.close()

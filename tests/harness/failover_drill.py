@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from storage.files.paths import PROMOTED, PROMOTION
+from tests.harness.failover_checks import source_of
+from tests.harness.failover_clients import Place
 from tests.harness.failover_site import Site
 from tests.harness.failover_workload import Workload
 from tests.harness.standby_process import Json
@@ -48,6 +50,8 @@ class Drill:
         )
         self._generation = 0
         self._promotions_before = 0
+        self._left_behind: dict[Place, set[int]] = {}
+        """The records that only the old primary has, until it has rejoined."""
         self.workload: Workload
 
     def __enter__(self) -> Self:
@@ -181,9 +185,14 @@ class Drill:
         self.rejoin()
 
     def rejoin(self) -> None:
-        """Let the old primary follow the new one."""
+        """Let the old primary follow the new one: what only it has is put aside."""
         self.standby.follow(self.primary)
         self.standby.wait_until_level()
+        for place, offsets in self._left_behind.items():
+            logs = self.standby.put_aside(*place)
+            kept = {offset for log in logs for offset in source_of(log).content}
+            assert offsets <= kept, f"{place}: {sorted(offsets - kept)} are neither copied nor kept"
+        self._left_behind = {}
         self.standby.remove_what_is_put_aside()
 
     def _took_over(self, report: Json, *, stop_old: Callable[[], None]) -> None:
@@ -198,6 +207,7 @@ class Drill:
         """Check everything. If something is missing, begin with new clients."""
         self.workload.check(self.standby, self.primary.address, report)
         if report["missing"]:
+            self._left_behind = self.workload.left_behind(self.standby, report)
             self.workload.end()
             self._begin_generation()
 

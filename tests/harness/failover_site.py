@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from storage.files.paths import parse_topic_directory
+from storage.files.paths import is_topic_put_aside, parse_topic_directory
 from tests.harness.broker_process import BrokerProcess, free_ports
 from tests.harness.on_disk_reader import Log, read_log
 from tests.harness.standby_process import Json, WholeStandby
@@ -118,8 +119,14 @@ class Site:
     def remove_what_is_put_aside(self) -> None:
         """Free the space of what resyncs have put aside, as an operator does who no longer needs it."""
         for disk in DISKS:
-            for each in (self.folder / disk).glob("*/*.aside.*"):
-                shutil.rmtree(each)
+            for topic in (self.folder / disk).iterdir():
+                if is_topic_put_aside(topic.name):
+                    shutil.rmtree(topic)
+                elif parse_topic_directory(topic.name) is not None:
+                    # Topics come and go meanwhile.
+                    with suppress(FileNotFoundError):
+                        for each in topic.glob("*.aside.*"):
+                            shutil.rmtree(each)
 
     def _folders(self, topic: str) -> Iterator[Path]:
         for disk in DISKS:

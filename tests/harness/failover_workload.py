@@ -164,6 +164,16 @@ class Workload:
         faults += self._faults_of_topics(address, is_clean=is_clean)
         return faults
 
+    def left_behind(self, old: Site, report: Json) -> dict[Place, set[int]]:
+        """Returns the offsets of records, by partition, that only the old primary has. It must not run."""
+        listed = copied_ends(report["missing"])
+        return {
+            place: {offset for offset in source_of(log).content if offset >= listed[place]}
+            for topic in (self.orders, self.journal)
+            for number, log in old.logs(topic).items()
+            if (place := (topic, number)) in listed
+        }
+
     def _faults_of_report(
         self, report: Json, source: Mapping[str, Mapping[int, Source]]
     ) -> list[str]:
