@@ -29,7 +29,9 @@ def seed_of(tmp_path: Path) -> int:
 
 
 @pytest.mark.crash
-def test_a_forced_failover_lacks_only_what_it_lists_and_the_failback_nothing(tmp_path: Path) -> None:
+def test_a_forced_failover_lacks_only_what_it_lists_and_the_failback_nothing(
+    tmp_path: Path,
+) -> None:
     with Drill(tmp_path, seed_of(tmp_path)) as drill:
         drill.work()
         drill.take_over_by_force()
