@@ -129,9 +129,11 @@ class Following:
     async def _join(self, client: BrokerClient) -> str:
         """Check the leader's cluster. Returns its id."""
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        found = (await client.call(request, MetadataResponse)).cluster_id
+        answer = await client.call(request, MetadataResponse)
+        found = answer.cluster_id
         if not found:
             raise Retry(f"{self._leader} does not say to which cluster it belongs")
+        self._progress.leader_node_id = next((each.node_id for each in answer.brokers), None)
         await self._in_worker(self._directory.join_cluster, found)
         self._progress.cluster_id = found
         return found

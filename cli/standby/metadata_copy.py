@@ -5,9 +5,9 @@ It makes its own snapshots (`replog/independent.py`), by the same settings as a 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -20,8 +20,7 @@ from replog.messages import Answer, Diverging, Entries, Fetch, Request, Snapshot
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
 from server.metadata.machine import MetadataMachine, fault_of_command
-from server.standby.followed_topics import FollowedTopic, followed_topics
-from server.topics.keys import TOPICS
+from server.standby.followed_topics import FollowedTopic, followed_topics, partition_count
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 
@@ -181,11 +180,11 @@ class MetadataCopy:
             topics=followed_topics(machine),
         )
 
-    def has_topics(self, topics: Sequence[tuple[str, str]]) -> list[bool]:
-        """Returns, for each name and id, whether the metadata has such a topic."""
+    def partition_counts(self, topics: Sequence[tuple[str, uuid.UUID]]) -> list[int]:
+        """Returns how many partitions the topic of each name and id has; 0 if there is none."""
         machine = self._replica.machine
         assert isinstance(machine, MetadataMachine)
-        return [_has(machine, name, topic_id) for name, topic_id in topics]
+        return [partition_count(machine, name, topic_id) for name, topic_id in topics]
 
     def stop(self) -> None:
         """Let a snapshot that is being written be given up soon; any thread may call."""
@@ -226,8 +225,3 @@ def _check_commands(answer: Entries) -> None:
                     f"entry {index} is no command that this release knows ({fault}); if the leader runs"
                     " a later release, upgrade this standby"
                 )
-
-
-def _has(machine: MetadataMachine, name: str, topic_id: str) -> bool:
-    entry = machine.entries.get(TOPICS + name)
-    return entry is not None and bool(json.loads(entry.value)["id"] == topic_id)

@@ -69,8 +69,8 @@ class Progress:
     __slots__ = (
         "_clock", "_is_json", "_line_s", "_now_ms", "_say", "cluster_id", "coordinators",
         "coordinators_reason", "directory", "download",
-        "facts", "follower_id", "leader", "leader_end", "leader_term", "mirrors", "reason", "seen_s",
-        "state",
+        "facts", "follower_id", "leader", "leader_end", "leader_node_id", "leader_term", "mirrors",
+        "reason", "seen_s", "state",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,8 @@ class Progress:
         """How far the copies of the coordinators' topics are."""
         self.coordinators_reason: str | None = "they were not asked for yet"
         """Why they cannot follow at the moment."""
+        self.leader_node_id: int | None = None
+        """By which clients know the leader; None until it has answered."""
         self.mirrors: MirrorsFacts | None = None
         """How far the mirrors are; None if only metadata and coordinators' topics are followed."""
         self._line_s = float("-inf")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -223,13 +224,13 @@ class Standby:
         if options.config is None:
             return None
 
-        async def has_topics(topics: Sequence[tuple[str, str]]) -> list[bool]:
+        async def partition_counts(topics: Sequence[tuple[str, uuid.UUID]]) -> list[int]:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(worker, copy.has_topics, topics)
+            return await loop.run_in_executor(worker, copy.partition_counts, topics)
 
         led = has_led(self._files, str(options.data.absolute()))
         link = standby_link(progress.follower_id, options.leader, current(), has_led=led)
-        return WholeBroker(options.config, link, progress, self._files, has_topics)
+        return WholeBroker(options.config, link, progress, self._files, partition_counts)
 
 
 async def _until_ended(

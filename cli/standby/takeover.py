@@ -172,7 +172,7 @@ class Takeover:
         if not is_current or seen_s is None or seen_s < fenced_s:
             missing.append("metadata: not all entries of the source are here")
         elif not missing:
-            await self._whole.delete_gone(is_final=True)
+            await self._whole.forget_gone(is_final=True)
         return [*missing, *self._whole.unsure()]
 
     async def _promotion(self, missing: list[str], *, is_forced: bool) -> Promotion:

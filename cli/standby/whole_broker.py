@@ -2,12 +2,14 @@
 
 The copies of the metadata and of the coordinators' topics are beside it (`following.py`,
 `coordinator_following.py`). Topics that the source has deleted are deleted here, once the followed
-metadata no longer has them either: what the link is answered alone could be late.
+metadata no longer has them either: what the link is answered alone could be late. In the directory of an
+old primary, topics that the source never had are put aside.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +35,9 @@ from server.topics.mirrors import without_own
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import topic_id_text
+from storage.files.paths import META_PROPERTIES, join, topic_id_text
+
+_log = logging.getLogger("cli.standby")
 
 NOT_ASKED = "the source was not asked for its topics yet"
 LOOK_SECONDS = 1.0
@@ -49,18 +53,19 @@ class WholeBroker:
         link: LinkSpec,
         progress: Progress,
         files: FileSystem,
-        has_topics: Callable[[Sequence[tuple[str, str]]], Awaitable[list[bool]]],
+        partition_counts: Callable[[Sequence[tuple[str, uuid.UUID]]], Awaitable[list[int]]],
     ) -> None:
         """
         Args:
-            has_topics: returns, for each name and id, whether the followed metadata has such a topic.
+            partition_counts: returns, for each name and id, how many partitions that topic has in the
+                followed metadata; 0 if there is none.
         """
         # Constant after construction
         self._config = config
         self._link = link
         self._progress = progress
         self._files = files
-        self._has_topics = has_topics
+        self._partition_counts = partition_counts
         self._has_led = link.resync == ASIDE
         # State
         self._broker: Broker | None = None
@@ -80,6 +85,7 @@ class WholeBroker:
         """
         while self._progress.cluster_id is None:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_SECONDS / 4)
+        self._check_node_id()
         config = replace(self._config, cluster_id=self._progress.cluster_id)
         broker = Broker(config, files=self._files, clock=SystemClock(), standby=self._link)
         self._broker = broker
@@ -92,10 +98,30 @@ class WholeBroker:
                 await asyncio.wait_for(broker.wait_failed(), LOOK_SECONDS)
             except TimeoutError:
                 if self._progress.state is State.CURRENT:
-                    await self.delete_gone()
+                    await self.forget_gone()
                 self._progress.mirrors_answered(self.facts())
                 continue
             raise CommandFailed(EXIT_FAILED, broker.failure or "the broker has failed")
+
+    def _check_node_id(self) -> None:
+        """Refuse the leader's node.id, as long as it can be changed.
+
+        Clients know a broker by it. librdkafka 2.16 gives up the address of the old one, and then waits
+        for it for ever if the new one has the same id.
+
+        Raises:
+            CommandFailed: it is the leader's.
+        """
+        config, node_id = self._config, self._config.node_id
+        if self._progress.leader_node_id != node_id:
+            return
+        text = (
+            f"node.id {node_id} is also that of the broker at {self._progress.leader}, so clients may"
+            " wait for that one for ever once this standby has taken over"
+        )
+        if not self._files.exists(join(config.metadata_directory, META_PROPERTIES)):
+            raise CommandFailed(EXIT_FAILED, f"{text}: set another node.id in --config")
+        _log.warning("%s", text)
 
     async def close(self) -> None:
         """Stop the broker; its logs are closed and durable."""
@@ -175,18 +201,19 @@ class WholeBroker:
                 partitions=len(topic.partitions),
                 configs=without_own(topic.overrides),
             )
-            for topic in await self._not_followed(self._broker.topics.all())
+            for topic, count in await self._followed_counts(self._broker.topics.all())
+            if not count
         ]
 
     def _mirrors(self) -> list[MirrorFacts]:
         links = None if self._broker is None else self._broker.links
         return [] if links is None else links.mirror_facts(self._link.name)
 
-    async def delete_gone(self, *, is_final: bool = False) -> None:
+    async def forget_gone(self, *, is_final: bool = False) -> None:
         """Delete the topics that neither the source nor the followed metadata has any longer.
 
-        A topic that the metadata never had may be the last copy of what the primary of this directory
-        has acknowledged: it stays.
+        A topic that the metadata never had, or not with all of its partitions, may be the last copy of
+        what the primary of this directory has acknowledged: it is put aside.
 
         Args:
             is_final: whether the source is fenced, and the metadata have all of its entries. Else a
@@ -194,27 +221,44 @@ class WholeBroker:
         """
         if self._broker is None:
             return
-        topics = self._broker.topics
+        topics = self._broker.topics.all()
         if self._has_led:
-            unknown = [each for each in topics.all() if each.id not in self._known]
-            missing = {each.id for each in await self._not_followed(unknown)}
-            self._known |= {each.id for each in unknown} - missing
+            unknown = [each for each in topics if each.id not in self._known]
+            self._known |= {
+                topic.id
+                for topic, count in await self._followed_counts(unknown)
+                if count >= len(topic.partitions)
+            }
+        gone, last_copies = list[Topic](), list[Topic]()
+        suspects = topics if is_final else self._gone_at_the_source()
+        for topic, count in await self._followed_counts(suspects):
+            if self._has_led and topic.id not in self._known:
+                last_copies.append(topic)
+            elif not count:
+                gone.append(topic)
+        replication, name = self._broker.replication, self._link.name
+        await replication.forget(name, gone, keeps_files=False)
+        await replication.forget(name, last_copies, keeps_files=True)
+
+    def _gone_at_the_source(self) -> list[Topic]:
+        """Returns the topics that the source did not have, or had no more, at its last answers."""
+        assert self._broker is not None
+        replication, name = self._broker.replication, self._link.name
+        if not replication.has_followed(name):
+            return []
         failed = {
             each.partition.topic for each in self._mirrors() if each.state is MirrorState.FAILED
         }
-        found = [each for each in topics.all() if is_final or each.name in failed]
-        gone = [
+        return [
             each
-            for each in await self._not_followed(found)
-            if not self._has_led or each.id in self._known
+            for each in self._broker.topics.all()
+            if each.name in failed or not replication.lists(name, each.name)
         ]
-        if gone:
-            await self._broker.replication.forget(self._link.name, gone)
 
-    async def _not_followed(self, topics: Sequence[Topic]) -> list[Topic]:
-        """Returns those of these topics that the followed metadata does not have."""
-        has = await self._has_topics([(each.name, topic_id_text(each.id)) for each in topics])
-        return [topic for topic, is_there in zip(topics, has, strict=True) if not is_there]
+    async def _followed_counts(self, topics: Sequence[Topic]) -> list[tuple[Topic, int]]:
+        """Returns each topic with its number of partitions in the followed metadata; 0 if not there."""
+        counts = await self._partition_counts([(each.name, each.id) for each in topics])
+        return list(zip(topics, counts, strict=True))
 
 
 def standby_link(name: str, leader: str, access: Access, *, has_led: bool) -> LinkSpec:

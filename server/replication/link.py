@@ -220,6 +220,10 @@ class Link:
         """Whether the source has said since the start which topics it has."""
         return bool(self._found.brokers)
 
+    def lists(self, topic: str) -> bool:
+        """Returns whether the source had a topic of this name when it was last asked for its topics."""
+        return topic in self._found.topics or topic in self._found.errors
+
     def acl_facts(self) -> AclFacts:
         """Returns what people see of the ACLs that go along."""
         return self._acls.facts()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 
@@ -276,13 +276,18 @@ class Replication:
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
             return missing
 
-    async def forget(self, name: str, topics: Iterable[Topic]) -> None:
-        """Delete mirrors whose topics the source has deleted. Only for a standby, which knows that from
-        the followed metadata.
+    async def forget(self, name: str, topics: Sequence[Topic], *, keeps_files: bool) -> None:
+        """Delete mirrors whose topics the source does not have. Only for a standby, which knows that
+        from the followed metadata.
+
+        Args:
+            keeps_files: put them aside, because they may be the last copies.
 
         Raises:
             StorageError: the store or the disk failed.
         """
+        if not topics:
+            return
         async with self._lock:
             link = self._links[name]
             for each in topics:
@@ -290,9 +295,12 @@ class Replication:
                 if found is None or found.id != each.id:
                     continue  # It is gone already, and its name may be another topic's.
                 async with link.letting_go(each.name):
-                    refused = await self._topics.delete(found)
+                    delete = self._topics.put_aside if keeps_files else self._topics.delete
+                    refused = await delete(found)
                 if refused is None:
-                    _log.warning("link %s: deleted %s, as the source has", name, each.name)
+                    verb = "put aside" if keeps_files else "deleted"
+                    text = "link %s: %s %s, which the source does not have"
+                    _log.warning(text, name, verb, each.name)
             link.look_again()
 
     # ---------------------------------------------------------------- showing
@@ -306,6 +314,10 @@ class Replication:
         """Returns whether the source of a link has said since the start which topics it has."""
         link = self._links.get(name)
         return link is not None and link.has_followed
+
+    def lists(self, name: str, topic: str) -> bool:
+        """Returns whether the source of a link that runs had such a topic when it was last asked."""
+        return self._links[name].lists(topic)
 
     def mirror_facts(self, name: str) -> list[MirrorFacts]:
         """Returns the state of each partition of a link that runs."""

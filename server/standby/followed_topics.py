@@ -1,4 +1,4 @@
-"""Which coordinators' topics a standby follows: what the followed metadata says about them."""
+"""What the metadata that a standby follows says about topics."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def followed_topics(machine: MetadataMachine) -> tuple[FollowedTopic, ...]:
         if entry is not None:
             found.append(_topic(name, entry.value))
     return tuple(found)
+
+
+def partition_count(machine: MetadataMachine, name: str, topic_id: uuid.UUID) -> int:
+    """Returns how many partitions a topic has; 0 if there is none of this name and id."""
+    entry = machine.entries.get(TOPICS + name)
+    topic = None if entry is None else _topic(name, entry.value)
+    return 0 if topic is None or topic.id != topic_id else topic.partitions_count
 
 
 def _topic(name: str, value: str) -> FollowedTopic:

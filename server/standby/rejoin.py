@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from itertools import count
 
 import msgspec
 
@@ -34,12 +33,11 @@ from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import REJOIN, STANDBY, join, topic_directory, topic_id_text
+from storage.files.put_aside import put_aside
 from storage.threads import loop_thread
 
 _log = logging.getLogger("server.standby")
 
-BEFORE = ".before"
-"""Ends the name of a directory that the primary had, and the standby no longer uses."""
 HAS_LED = "has-led"
 """In `standby/`: this was a primary's directory."""
 VERSION = 1
@@ -131,14 +129,8 @@ def _put_aside(fs: FileSystem, directories: Iterable[str], folders: Iterable[str
         for folder in folders:
             path = join(directory, folder)
             if fs.exists(path):
-                fs.rename(path, _free_name(fs, path + BEFORE))
+                put_aside(fs, path)
         fs.sync_directory(directory)
-
-
-def _free_name(fs: FileSystem, path: str) -> str:
-    """Returns the path, with a number if there is something already."""
-    names = (path if number == 0 else f"{path}.{number}" for number in count())
-    return next(each for each in names if not fs.exists(each))
 
 
 def _end(fs: FileSystem, directory: str) -> None:

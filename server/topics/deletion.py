@@ -6,6 +6,8 @@
     3  the files, in every directory that is in service
     4  the node's store forgets them, once no directory can have any of their files
 
+A topic that is put aside goes the same way, but in step 3 its directories only get another name.
+
 Only a topic of step 1 that is not in the cluster's store loses its files. Without step 1, a cluster's
 store that was restored from an old backup would cost the files of all newer topics. A crash before
 step 2 leaves the topic as it was. A removal that did not complete continues at the next start.
@@ -17,12 +19,12 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.executors import Executor
 from server.runtime.tasks import spawn
-from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, as_json
+from server.topics.keys import DELETED, PLACED, PUT_ASIDE, TOPICS, UNSETTLED, as_json
 from server.topics.names import parse_id
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
@@ -70,10 +72,15 @@ class TopicDeletion:
         self._removals: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
-    async def mark(self, topics: Sequence[Topic]) -> None:
-        """Delete topics from the cluster's store; durable when this returns. Raises StorageError."""
+    async def mark(self, topics: Sequence[Topic], *, keeps_files: bool = False) -> None:
+        """Delete topics from the cluster's store; durable when this returns. Raises StorageError.
+
+        Args:
+            keeps_files: whether they are put aside.
+        """
+        prefix = PUT_ASIDE if keeps_files else DELETED
         notes = [
-            Put(key=DELETED + topic_id_text(topic.id), value=as_json({"name": topic.name}))
+            Put(key=prefix + topic_id_text(topic.id), value=as_json({"name": topic.name}))
             for topic in topics
         ]
         await self._node_store.txn((), notes)
@@ -88,16 +95,19 @@ class TopicDeletion:
         Raises:
             StorageError: the store failed.
         """
-        noted = [
-            (json.loads(entry.value)["name"], parse_id(entry.key.removeprefix(DELETED)))
-            for entry in (await self._node_store.range(DELETED)).entries
-        ]
-        self.remove_later([(name, topic_id) for name, topic_id in noted if topic_id not in kept])
+        for prefix in (DELETED, PUT_ASIDE):
+            noted = [
+                (json.loads(entry.value)["name"], parse_id(entry.key.removeprefix(prefix)))
+                for entry in (await self._node_store.range(prefix)).entries
+            ]
+            topics = [(name, topic_id) for name, topic_id in noted if topic_id not in kept]
+            self.remove_later(topics, keeps_files=prefix == PUT_ASIDE)
 
-    def remove_later(self, topics: Sequence[DeletedTopic]) -> None:
-        """Start to remove the files of topics that are marked as deleted."""
+    def remove_later(self, topics: Sequence[DeletedTopic], *, keeps_files: bool = False) -> None:
+        """Start to remove, or rename, the files of topics that are marked so."""
         if topics and not self._is_stopping:
-            spawn(self._remove(topics), "topic removal", among=self._removals)
+            name = "putting topics aside" if keeps_files else "topic removal"
+            spawn(self._remove(topics, keeps_files=keeps_files), name, among=self._removals)
 
     async def finish(self) -> None:
         """Wait until all running removals have ended."""
@@ -109,29 +119,34 @@ class TopicDeletion:
         self._is_stopping = True
         await self.finish()
 
-    async def _remove(self, topics: Sequence[DeletedTopic]) -> None:
+    async def _remove(self, topics: Sequence[DeletedTopic], *, keeps_files: bool) -> None:
         """Remove deleted topics' files; leave those that fail, or are offline, to the next start."""
+        work = self._put_aside_in if keeps_files else self._remove_from
         for start in range(0, len(topics), BATCH_TOPICS):
             if not self._is_stopping:
-                await self._remove_some(topics[start : start + BATCH_TOPICS])
+                await self._remove_some(topics[start : start + BATCH_TOPICS], work)
 
-    async def _remove_some(self, topics: Sequence[DeletedTopic]) -> None:
+    async def _remove_some(
+        self,
+        topics: Sequence[DeletedTopic],
+        work: Callable[[LogDirectory, Sequence[DeletedTopic]], None],
+    ) -> None:
         online = [each for each in self._directories if each.offline_reason is None]
         try:
             for directory in online:
-                await self._executor.run(self._remove_from, directory, topics)
+                await self._executor.run(work, directory, topics)
             if self._has_all_directories and len(online) == len(self._directories):
                 await self._forget([topic_id_text(topic_id) for _, topic_id in topics])
         except StorageError as error:
             names = ", ".join(name for name, _ in topics)
-            _log.warning("%s: could not remove all files yet: %s", names, error)
+            _log.warning("%s: could not remove, or put aside, all files yet: %s", names, error)
 
     async def _forget(self, topic_ids: Sequence[str]) -> None:
         operations: list[Delete] = []
         for topic_id in topic_ids:
             unsettled = (await self._node_store.range(f"{UNSETTLED}{topic_id}/")).entries
-            keys = [PLACED + topic_id, DELETED + topic_id, *(entry.key for entry in unsettled)]
-            operations += [Delete(key=key) for key in keys]
+            keys = [prefix + topic_id for prefix in (PLACED, DELETED, PUT_ASIDE)]
+            operations += [Delete(key=key) for key in (*keys, *(entry.key for entry in unsettled))]
         await self._node_store.txn((), operations)
 
     @any_thread
@@ -139,3 +154,8 @@ class TopicDeletion:
         directory.delete_topics(topics)
         # The store forgets the topics next, so files that a crash brings back would never be removed.
         self._files.sync_directory(directory.path)
+
+    @any_thread
+    def _put_aside_in(self, directory: LogDirectory, topics: Sequence[DeletedTopic]) -> None:
+        for path in directory.put_topics_aside(topics):
+            _log.warning("%s: no longer a topic's; remove it when nobody needs its records", path)

@@ -13,6 +13,8 @@ additional partitions, are in the cluster's store, and removed after they are no
                    if nothing was written to one, it may be missing at a start, and is created
 /deleted/<id>      {"name": "..."}: if the topic is not in the cluster's store, its files are still to
                    be removed
+/put-aside/<id>    {"name": "..."}: like /deleted/, but its directories only get another name, because
+                   nobody else may have its records
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ TOPICS = "/topics/"
 PLACED = "/placed/"
 UNSETTLED = "/unsettled/"
 DELETED = "/deleted/"
+PUT_ASIDE = "/put-aside/"
 
 NOT_KNOWN = ""
 """In place of the id of a partition's directory: none was found with its log."""

@@ -25,7 +25,15 @@ from dataclasses import dataclass, field
 
 from cleaner.rules.text import count_text
 from server.metadata.store import Delete, Put
-from server.topics.keys import DELETED, NOT_KNOWN, PLACED, TOPICS, placed_json, topic_value
+from server.topics.keys import (
+    DELETED,
+    NOT_KNOWN,
+    PLACED,
+    PUT_ASIDE,
+    TOPICS,
+    placed_json,
+    topic_value,
+)
 from server.topics.names import collision_key
 from server.topics.start import ClusterTopic, Placement, StoredTopics
 from storage.files.errors import StorageError
@@ -95,7 +103,8 @@ class Reconciliation:
         for topic in stored.topics:
             if topic.id in stored.deleted:
                 # A crash came before the topic was deleted: nothing of it was removed.
-                self._result.node.append(Delete(key=DELETED + topic_id_text(topic.id)))
+                text = topic_id_text(topic.id)
+                self._result.node += [Delete(key=each + text) for each in (DELETED, PUT_ASIDE)]
             self._with_topic(topic, stored.placed.get(topic.id))
         known = stored.deleted | {topic.id for topic in stored.topics}
         for placed in stored.placed.values():

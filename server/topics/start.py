@@ -14,7 +14,15 @@ from cleaner.rules.text import count_text
 from server.metadata.store import Entry, MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.tasks import awaited
-from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, first_unsettled, placement
+from server.topics.keys import (
+    DELETED,
+    PLACED,
+    PUT_ASIDE,
+    TOPICS,
+    UNSETTLED,
+    first_unsettled,
+    placement,
+)
 from server.topics.names import parse_id
 from storage.recovery.progress import RecoveryProgress
 
@@ -56,7 +64,7 @@ class StoredTopics:
     topics: Sequence[ClusterTopic]
     placed: Mapping[uuid.UUID, Placement]
     deleted: frozenset[uuid.UUID]
-    """Topics whose deletion has begun."""
+    """Topics whose deletion has begun, or that are being put aside."""
     unsettled_keys: Sequence[str]
 
 
@@ -72,14 +80,15 @@ async def read_topics(
         StorageError: a store cannot be read.
     """
     topics = (await store.range(TOPICS)).entries
-    placed, deleted, unsettled = [
-        (await node_store.range(prefix)).entries for prefix in (PLACED, DELETED, UNSETTLED)
+    placed, unsettled, deleted, put_aside = [
+        (await node_store.range(prefix)).entries
+        for prefix in (PLACED, UNSETTLED, DELETED, PUT_ASIDE)
     ]
-    return await executor.run(_decoded, topics, placed, deleted, unsettled)
+    return await executor.run(_decoded, topics, placed, unsettled, [*deleted, *put_aside])
 
 
 def _decoded(
-    topics: Entries, placed: Entries, deleted: Entries, unsettled: Entries
+    topics: Entries, placed: Entries, unsettled: Entries, deleted: Entries
 ) -> StoredTopics:
     unsettled_keys = [entry.key for entry in unsettled]
     first = first_unsettled(unsettled_keys)
@@ -91,7 +100,7 @@ def _decoded(
             _topic(entry.key.removeprefix(TOPICS), json.loads(entry.value)) for entry in topics
         ],
         placed={each.id: each for each in placements},
-        deleted=frozenset(parse_id(entry.key.removeprefix(DELETED)) for entry in deleted),
+        deleted=frozenset(parse_id(entry.key.rpartition("/")[2]) for entry in deleted),
         unsettled_keys=unsettled_keys,
     )
 

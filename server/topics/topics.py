@@ -406,29 +406,41 @@ class Topics(TopicTable):
         """
         names = [topic.name for topic in topics]
         pace = pace or Pace(Turns())
-        work = self._delete_all(topics, pace)
+        work = self._delete_all(topics, pace, keeps_files=False)
         return await self._work.exclusively(names, until_s, work, len(topics), pace=pace)
 
-    async def _delete_all(self, topics: Sequence[Topic], pace: Pace) -> list[TopicRefused | None]:
+    async def put_aside(self, topic: Topic) -> TopicRefused | None:
+        """Delete one topic, but keep its files: its directories are renamed in the background
+        (`LogDirectory.put_topics_aside`). Returns and raises as `delete`."""
+        work = self._delete_all([topic], Pace(Turns()), keeps_files=True)
+        (refused,) = await self._work.exclusively([topic.name], FOR_EVER, work, 1)
+        return refused
+
+    async def _delete_all(
+        self, topics: Sequence[Topic], pace: Pace, *, keeps_files: bool
+    ) -> list[TopicRefused | None]:
         # Look the topics up again: they may have grown or been deleted since the request arrived.
         existing = [found for topic in topics if (found := self._by_id.get(topic.id)) is not None]
         for start in range(0, len(existing), BATCH_TOPICS):
-            await self._delete_some(existing[start : start + BATCH_TOPICS], pace)
+            some = existing[start : start + BATCH_TOPICS]
+            await self._delete_some(some, pace, keeps_files=keeps_files)
         ids = {topic.id for topic in existing}
         return [None if t.id in ids else TopicRefused.unknown(t.name) for t in topics]
 
-    async def _delete_some(self, topics: Sequence[Topic], pace: Pace) -> None:
-        await self._deletion.mark(topics)
+    async def _delete_some(self, topics: Sequence[Topic], pace: Pace, *, keeps_files: bool) -> None:
+        await self._deletion.mark(topics, keeps_files=keeps_files)
         self._remove(topics)
         async for log in pace.paced([log for topic in topics for log in topic.logs()]):
             log.retire()
             self._on_removed(log)
-        self._deletion.remove_later([(topic.name, topic.id) for topic in topics])
+        gone = [(topic.name, topic.id) for topic in topics]
+        self._deletion.remove_later(gone, keeps_files=keeps_files)
+        verb = "put aside" if keeps_files else "deleted"
         if len(topics) == 1:
-            _log.info("%s: deleted", topics[0].name)
+            _log.info("%s: %s", topics[0].name, verb)
         else:
             names = ", ".join(topic.name for topic in topics)
-            _log.info("%s deleted: %s", count_text(len(topics), "topic"), names)
+            _log.info("%s %s: %s", count_text(len(topics), "topic"), verb, names)
 
 
 def _make_files(logs: Iterable[PartitionLog]) -> None:

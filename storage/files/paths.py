@@ -12,6 +12,7 @@
 <topic>.<topic id>/<partition>.resync/                    a copy of the log that a resync is filling
 <topic>.<topic id>/<partition>.aside.<end offset>[.<n>]/  a log that a resync has replaced
 <topic>.<topic id>/<partition>.aside.part/                the same, until the new log is committed
+<topic>.<topic id>.before[.<n>]/      a topic that was put aside as a whole
 standby/                     in a standby's directory: the copies of the source's metadata and of its
                              coordinators' topics, in the layout of a log directory
 promotion.json               a promotion of this standby that has begun
@@ -52,6 +53,8 @@ COMPACTION_HISTORY = "compaction-history"
 COMPACTION_HISTORY_OLD = "compaction-history.old"
 AUDIT_LOG = "audit.log"
 DELETED = ".deleted"
+BEFORE = ".before"
+"""Ends the name of a directory that this broker no longer uses, and keeps."""
 CHECKPOINT = ".checkpoint"
 PART = ".part"
 DOWNLOAD = ".download"
@@ -169,6 +172,12 @@ def parse_topic_directory(name: str) -> uuid.UUID | None:
     if match is None:
         return None
     return uuid.UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+
+
+def is_topic_put_aside(name: str) -> bool:
+    """Returns whether a directory's name is that of a topic that was put aside."""
+    topic, before, _ = name.rpartition(BEFORE)
+    return bool(before) and parse_topic_directory(topic) is not None
 
 
 def join(directory: str, name: str) -> str:

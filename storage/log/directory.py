@@ -17,6 +17,7 @@ from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
 from storage.files.files import FileSystem, Lock
 from storage.files.paths import CLEAN_SHUTDOWN, DELETED, LOCK, join, topic_directory
+from storage.files.put_aside import put_aside
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties
@@ -296,6 +297,23 @@ class LogDirectory:
                 self._fs.sync_directory(self.path)
             for path in paths:
                 self._fs.remove_tree(path + DELETED)
+
+    def put_topics_aside(self, topics: Sequence[tuple[str, uuid.UUID]]) -> list[str]:
+        """Rename topics' directories, with all that is in them, to `<topic>.<topic id>.before[.<n>]`: no
+        start finds them again, and nothing of them is removed. Doing it twice is allowed.
+
+        Returns the new paths.
+
+        Raises:
+            DiskError: the disk failed; the next start may try again.
+        """
+        self._forget({topic_id for _, topic_id in topics})
+        paths = [self._topic_path(*topic) for topic in topics]
+        with self._service.failed_syncs_are_final():
+            moved = [put_aside(self._fs, path) for path in paths if self._fs.exists(path)]
+            if moved:
+                self._fs.sync_directory(self.path)
+        return moved
 
     def _forget(self, topic_ids: Collection[uuid.UUID]) -> None:
         for log in self.logs():

@@ -29,6 +29,7 @@ from storage.files.paths import (
     START_COUNTER,
     SYNC_FAILED,
     TOPIC_ID_CHARACTERS,
+    is_topic_put_aside,
     join,
     parse_segment_file,
     parse_topic_directory,
@@ -115,6 +116,9 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
             findings.warn(Check.DIRECTORY, inside, text)
         elif name.endswith(DELETED):
             text = "a deleted topic; the next start finishes the deletion"
+            findings.note(Check.DIRECTORY, inside, text)
+        elif is_topic_put_aside(name):
+            text = "a topic that was put aside; remove it when nobody needs its records"
             findings.note(Check.DIRECTORY, inside, text)
         elif parse_topic_directory(name) is not None:
             logs += _topic_logs(fs, inside, _names_in(fs, inside), hash_key)

@@ -2,7 +2,8 @@
 
 Topics are created over two log directories, written to, grown, deleted and created again under the same
 name (`topic_workload.py`). After every crash each topic that was acknowledged is there with its data,
-each that was deleted is gone for good with its files, and what was under way is whole or absent. The
+each that was deleted is gone for good with its files, each that was put aside is no topic any longer but
+has its records, and what was under way is whole or absent. The
 process is also killed alone; then the power fails right after the start.
 
 KOMPAKT_CRASH_STATES sets how many states are tried: one for 25 of the log's own, which take less time.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import RangeResult
 from server.runtime.tasks import spawn
 from server.topics import settling
-from server.topics.keys import DELETED, PLACED, UNSETTLED
+from server.topics.keys import DELETED, PLACED, PUT_ASIDE, UNSETTLED
 from server.topics.making import TopicMaking
 from server.topics.reconciliation import Reconciliation, _Verdict
 from storage.log.directory import LogDirectory
@@ -146,6 +148,18 @@ def deletion_cut_short_not_finished(patch: Patch) -> None:
     forget_at_the_start(patch, DELETED)
 
 
+def topic_that_is_put_aside_removed(patch: Patch) -> None:
+    def careless(self: LogDirectory, topics: Sequence[tuple[str, uuid.UUID]]) -> list[str]:
+        self.delete_topics(topics)
+        return []
+
+    patch.setattr(LogDirectory, "put_topics_aside", careless)
+
+
+def putting_aside_cut_short_not_finished(patch: Patch) -> None:
+    forget_at_the_start(patch, PUT_ASIDE)
+
+
 def forget_at_the_start(patch: Patch, prefix: str) -> None:
     """Let a start not see what the store says was under way."""
     read = EmbeddedMetadataStore.range
@@ -154,6 +168,14 @@ def forget_at_the_start(patch: Patch, prefix: str) -> None:
         return await read(self, "/nowhere/" if asked == prefix else asked)
 
     patch.setattr(EmbeddedMetadataStore, "range", careless)
+
+
+SEEDS: dict[Callable[[Patch], None], Sequence[int]] = {
+    new_logs_taken_for_safe_without_a_sync_of_the_disk: (2, 4, 6),
+    topic_that_is_put_aside_removed: (14, 4),
+    putting_aside_cut_short_not_finished: (14, 4),
+}
+"""Histories that do what an injected fault is about; the others have it in most."""
 
 
 @pytest.mark.parametrize(
@@ -170,15 +192,16 @@ def forget_at_the_start(patch: Patch, prefix: str) -> None:
         topic_in_the_store_before_its_placement,
         placements_not_read,
         deletion_cut_short_not_finished,
+        topic_that_is_put_aside_removed,
+        putting_aside_cut_short_not_finished,
     ],
 )
 async def test_sweep_over_topics_catches(
     inject: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
     inject(monkeypatch)
-    is_about_one_sync = inject is new_logs_taken_for_safe_without_a_sync_of_the_disk
     with pytest.raises((Failed, AssertionError)):
-        await sweeps((2, 4, 6) if is_about_one_sync else (3, 5, 1))
+        await sweeps(SEEDS.get(inject, (3, 5, 1)))
 
 
 async def sweeps(seeds: Sequence[int]) -> None:

@@ -1,9 +1,9 @@
 """A random history of topics over two log directories, and what a crash may leave of them.
 
-Topics are created, also as mirrors, and deleted, several at a time, written to, synced, configured,
-promoted and created again under the same name; the broker stops and starts. After each operation of the
-disk a crash state is taken, with what must be there: it is opened later, because opening needs the loop
-that the history runs on.
+Topics are created, also as mirrors, and deleted, several at a time, put aside, written to, synced,
+configured, promoted and created again under the same name; the broker stops and starts. After each
+operation of the disk a crash state is taken, with what must be there: it is opened later, because
+opening needs the loop that the history runs on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 from server.topics.creation import NewTopic
 from server.topics.mirrors import LINK, SOURCE_ID, without_own
 from server.topics.topic import OfflineLog, Topic
-from storage.files.paths import topic_id_text
+from storage.files.paths import BEFORE, LOG, topic_id_text
 from storage.log.appender import Appended
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
@@ -57,6 +57,8 @@ class Expected:
     topics: dict[str, Known] = field(default_factory=dict)
     under_way: set[str] = field(default_factory=set)
     """Topics whose creation or deletion was not answered yet: each is there or not, but whole."""
+    put_aside: list[Known] = field(default_factory=list)
+    """Topics that are no topics any longer, and whose files must be there."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ class TopicWorkload:
             (self.alter, 2),
             (self.promote, 2),
             (self.delete, 4),
+            (self.put_aside, 1),
             (self.restart, 1),
             (self.crash_and_go_on, 1),
         ]
@@ -165,6 +168,17 @@ class TopicWorkload:
         assert not any(await self.world.topics.delete_all(topics))
         for topic in topics:
             del self.expected.topics[topic.name]
+        self.expected.under_way = set()
+        if self.random.random() < 0.5:
+            await at_rest(self.world)
+
+    async def put_aside(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        self.expected.under_way = {topic.name}
+        assert await self.world.topics.put_aside(topic) is None
+        self.expected.put_aside.append(self.expected.topics.pop(topic.name))
         self.expected.under_way = set()
         if self.random.random() < 0.5:
             await at_rest(self.world)
@@ -277,8 +291,28 @@ async def check_world(world: World, disk: MemoryFileSystem, expected: Expected) 
     await at_rest(world)
     ids = {topic_id_text(topic.id) for topic in found.values()}
     for path in DIRECTORIES:
-        there = {entry.split(".")[1] for entry in disk.list(path) if entry.startswith(NAMES)}
-        assert there <= ids, "files of a topic that is not there"
+        there = {entry for entry in disk.list(path) if entry.startswith(NAMES)}
+        used = {entry.split(".")[1] for entry in there if BEFORE not in entry}
+        assert used <= ids, "files of a topic that is not there"
+    for known in expected.put_aside:
+        check_put_aside(disk, known)
+
+
+def check_put_aside(disk: MemoryFileSystem, known: Known) -> None:
+    """All that was acknowledged of a topic is in directories that no start uses."""
+    assert known.id is not None
+    end = f".{topic_id_text(known.id)}{BEFORE}"
+    folders = [f"{path}/{name}" for path in DIRECTORIES for name in disk.list(path) if end in name]
+    for number, acknowledged in enumerate(known.acknowledged):
+        logs = [f"{each}/{number}" for each in folders if disk.exists(f"{each}/{number}")]
+        kept = [
+            disk.read_bytes(f"{each}/{name}")
+            for each in logs
+            for name in disk.list(each)
+            if name.endswith(LOG)
+        ]
+        for value in known.partitions[number][:acknowledged]:
+            assert any(value in each for each in kept), f"a record of {known.id} is gone"
 
 
 def check_topic(topic: Topic, known: Known) -> None:

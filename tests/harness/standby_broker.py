@@ -59,6 +59,7 @@ async def standby_of(
     host, port = source.broker.addresses["INTERNAL"]
     spec = standby_link(name, f"{host}:{port}", Access(), has_led=has_led)
     texts = {"log.dirs": str(directory), "http.listener": "", "log.cleaner.enable": "false"}
+    texts["node.id"] = "2"
     config = BrokerConfig.from_texts(texts | {"cluster.id": source.broker.node.cluster_id})
     broker = Broker(config, files=LocalFileSystem(), clock=SystemClock(), standby=spec)
     try:
@@ -121,7 +122,7 @@ class RunningStandby:
             "log.dirs": str(data),
             "http.listener": "",
             "log.cleaner.enable": "false",
-            "broker.id": str(node_id),
+            "node.id": str(node_id),
         }
         self._options = StandbyOptions(
             leader=leader,
@@ -170,6 +171,10 @@ class RunningStandby:
         client = await RawClient.connect(*self.address)
         self._clients.append(client)
         return client
+
+    async def ended(self) -> None:
+        """Wait until it ends by itself. Raises CommandFailed if it cannot continue."""
+        await self._task
 
     async def stop(self) -> None:
         """Stop it as a signal does."""

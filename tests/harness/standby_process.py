@@ -184,6 +184,7 @@ class WholeStandby(StandbyProcess):
 
     def follows(self) -> Sequence[str]:
         properties = {
+            "node.id": 1 if self.arguments else 2,
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "inter.broker.listener.name": "PLAINTEXT",
             "http.listener": f"127.0.0.1:{self.broker_http_port}",

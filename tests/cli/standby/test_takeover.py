@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.base.command_end import CommandFailed
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.harness.raw_client import RawClient
@@ -16,6 +17,7 @@ from tests.harness.served_broker import (
     records_in,
 )
 from tests.harness.standby_broker import (
+    RunningStandby,
     promoted_from,
     running_standby,
     serving_source,
@@ -91,3 +93,13 @@ async def test_topics_and_partitions_that_were_created_at_the_last_moment_are_th
             client = await standby.connect()
             assert await topics_of(client) == {"late": 1, "orders": 3}
             assert await values(client, "late") == [b"late"] * 2
+
+
+async def test_a_new_standby_with_the_brokers_node_id_is_refused(tmp_path: Path) -> None:
+    async with serving_source(tmp_path / "source") as source:
+        host, port = source.broker.addresses["INTERNAL"]
+        standby = RunningStandby(tmp_path / "standby", f"{host}:{port}", 1, rejoins=False)
+        with pytest.raises(
+            CommandFailed, match=r"node.id 1 is also that of the broker at .*set another"
+        ):
+            await standby.ended()

@@ -30,7 +30,7 @@ FILES = LocalFileSystem()
 
 
 def broker_on(directory: Path) -> Broker:
-    texts = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    texts = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "2"}
     config = BrokerConfig.from_texts(texts | {"http.listener": "", "log.cleaner.enable": "false"})
     return Broker(config, files=FILES, clock=SystemClock())
 
@@ -75,7 +75,7 @@ async def test_an_ordinary_start_finishes_a_promotion_that_has_begun(tmp_path: P
         await source.create("orders")
         await source.produce("orders", batch_of(3))
         expected = read_all(source.log("orders"))
-        async with running_standby(source, directory, node_id=1) as standby:
+        async with running_standby(source, directory) as standby:
             await standby.until_ready()
             await standby.until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
         async with standby_of(source, directory) as mirror:

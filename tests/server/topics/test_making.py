@@ -91,7 +91,7 @@ async def test_a_hundred_topics_are_created_and_deleted_with_two_syncs_before_ea
     assert not (await world.node_store.range(UNSETTLED)).entries
     before = syncs()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TopicDeletion, "remove_later", lambda *_: None)
+        patch.setattr(TopicDeletion, "remove_later", lambda *_, **__: None)
         assert await world.topics.delete_all(topics) == [None] * 100
         assert syncs() - before == 2
     await world.close()

@@ -23,6 +23,7 @@ from storage.files.errors import (
 )
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
+from storage.files.paths import is_topic_put_aside
 from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
 from storage.log.appender import Appended
@@ -270,6 +271,28 @@ def test_topic_deletion_is_finished_after_a_crash_at_any_step(seed: int) -> None
 
     disk.on_operation = crash
     directory.delete_topic("orders", TOPIC_ID)
+
+
+def test_topics_that_are_put_aside_keep_their_files_under_names_that_no_start_reads() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    paths = []
+    for _ in range(2):
+        log = create_log(directory)
+        append(log)
+        log.sync()
+        log.retire()
+        paths += directory.put_topics_aside([("orders", TOPIC_ID)])
+        assert directory.put_topics_aside([("orders", TOPIC_ID)]) == []
+    assert directory.logs() == ()
+    topic = "/data/orders.AAAAAAAAAAAAAAAAAAAAAw"
+    assert paths == [f"{topic}.before", f"{topic}.before.1"]
+    disk = disk.after_crash(Loss.EVERYTHING, Random(0))
+    assert opened(disk).partitions_on_disk("orders", TOPIC_ID) == []
+    for path in paths:
+        assert is_topic_put_aside(path.removeprefix("/data/"))
+        assert any(name.endswith(".log") for name in disk.list(f"{path}/0"))
+    assert not is_topic_put_aside(topic.removeprefix("/data/"))
 
 
 def test_failing_disk_takes_the_whole_directory_offline() -> None:

@@ -125,6 +125,12 @@ def test_another_directory_is_none_of_ours() -> None:
             id="topic_being_deleted",
         ),
         pytest.param(
+            lambda disk: disk.rename(TOPIC, f"{TOPIC}.before.2"),
+            Severity.NOTE,
+            Check.DIRECTORY,
+            id="topic_that_was_put_aside",
+        ),
+        pytest.param(
             lambda disk: disk.write_bytes("/data/lost+found", b""),
             Severity.NOTE,
             Check.DIRECTORY,
