@@ -165,7 +165,7 @@ class Workload:
         return faults
 
     def left_behind(self, old: Site, report: Json) -> dict[Place, set[int]]:
-        """Returns the offsets of records, by partition, that only the old primary has; it must not run."""
+        """Returns, by partition, the offsets of what only the old primary has; it must not run."""
         listed = copied_ends(report["missing"])
         return {
             place: {offset for offset in source_of(log).content if offset >= listed[place]}
