@@ -123,7 +123,6 @@ class Broker:
         "_cleaning",
         "_failed",
         "_has_certificates",
-        "_has_links",
         "_has_logins",
         "_http",
         "_http_opening",
@@ -172,6 +171,7 @@ class Broker:
         "has_acls",
         "has_storage",
         "http_port",
+        "links",
         "logins",
         "node",
         "offsets",
@@ -181,7 +181,6 @@ class Broker:
         "quota_store",
         "quotas",
         "recovery",
-        "replication",
         "requests",
         "scram",
         "topics",
@@ -206,7 +205,6 @@ class Broker:
     transactions: TransactionCoordinator
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
-    replication: Replication
     verifications: Verifications
     probe: ServerProbe
     clock: Clock
@@ -287,11 +285,12 @@ class Broker:
         """The ACLs of the authorizer."""
         self._has_logins = False
         self.has_acls = False
-        self._has_links = False
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
         self._tls: TlsListeners | None = None
         self._has_certificates = asyncio.Event()
         self._listeners: Listeners | None = None
+        self.links: Replication | None = None
+        """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaning: Cleaning | None = None
@@ -327,6 +326,12 @@ class Broker:
         """Returns whether the event loop had little to do in the last minute; False before it serves."""
         watch = self._loop_watch
         return watch is not None and watch.facts().idle_share >= QUIET_IDLE_SHARE
+
+    @property
+    def replication(self) -> Replication:
+        """The links of a broker that serves."""
+        assert self.links is not None
+        return self.links
 
     @property
     @any_thread
@@ -401,9 +406,9 @@ class Broker:
         if self.has_storage:
             # Before the listeners drain, so that no connection waits for an answer from these.
             self.topics.interrupt()
-            if self._has_links:
+            if self.links is not None:
                 await self.verifications.stop()
-                await self.replication.stop()
+                await self.links.stop()
             await self.transactions.stop()
             await self.offsets.stop()
             await self.groups.stop()
@@ -633,15 +638,10 @@ class Broker:
         from server.links import replication_of, verifications_of
 
         assert self._stores is not None
-        self.replication = replication_of(self, self._stores.cluster, standby=self._standby)
-        self.verifications = verifications_of(self, self.replication)
-        self._has_links = True
-        await self.replication.open()
-
-    @property
-    def links(self) -> Replication | None:
-        """The links to other clusters; None until the broker serves."""
-        return self.replication if self._has_links else None
+        links = replication_of(self, self._stores.cluster, standby=self._standby)
+        self.verifications = verifications_of(self, links)
+        self.links = links
+        await links.open()
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""
