@@ -34,7 +34,8 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
     server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
     server/test_fenced_process.py server/standby/test_fenced_apis.py \
-    server/standby/test_peers_of_brokers.py server/test_refusals.py server/handlers/test_produce_malformed.py \
+    server/standby/test_fenced_source.py server/standby/test_taking_over.py \
+    server/standby/test_peers_of_brokers.py server/test_connection_limits.py server/test_refusals.py server/handlers/test_produce_malformed.py \
     server/replication/test_mirroring.py server/replication/groups/test_group_sync.py \
     server/replication/test_acl_sync.py server/replication/test_mirror_simulation.py \
     server/replication/test_broker_resyncs.py \

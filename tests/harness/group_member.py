@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_MS = 500
 POLL_S = 0.2
+RESTART_S = 0.05
 
 _signals: list[int] = []
 """Contains SIGTERM once it was received."""
@@ -98,30 +100,49 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable
 
     manner = Manner(properties)
     settings: dict[str, Any] = {"group_instance_id": properties.get("group.instance.id")}
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=int(properties.get("session.timeout.ms", SESSION_TIMEOUT_MS)),
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        reconnect_backoff_max_ms=500,
-        **{name: value for name, value in settings.items() if value is not None},
-    )
-    consumer.subscribe([topic], listener=python_listener(consumer, topic, manner))
+
+    def begun() -> Any:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=int(properties.get("session.timeout.ms", SESSION_TIMEOUT_MS)),
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            reconnect_backoff_max_ms=500,
+            **{name: value for name, value in settings.items() if value is not None},
+        )
+        consumer.subscribe([topic], listener=python_listener(consumer, topic, manner))
+        return consumer
+
+    while not _signals:
+        # While the broker is away, kafka-python 3 may raise from `poll`, and ask for metadata no more.
+        with (
+            contextlib.suppress(KafkaConnectionError, NoBrokersAvailable),
+            contextlib.closing(begun()) as consumer,
+        ):
+            poll_until_a_signal(consumer, manner, KafkaError)
+        time.sleep(RESTART_S)
+
+
+def poll_until_a_signal(consumer: Any, manner: Manner, error: type[Exception]) -> None:
+    """Handle records with kafka-python.
+
+    Args:
+        error: raised if a commit fails.
+    """
     while not _signals:
         consumer.resume(*manner.resumed(consumer.assignment()))
         polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         records = [record for batch in polled.values() for record in batch]
         say((record.partition, record.offset) for record in records)
         if records:
-            with contextlib.suppress(KafkaError):
+            with contextlib.suppress(error):
                 consumer.commit()
-    consumer.close()
 
 
 def python_listener(consumer: Any, topic: str, manner: Manner) -> Any:
