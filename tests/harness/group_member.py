@@ -100,7 +100,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer
-        from kafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable
+        from kafka.errors import KafkaError, RetriableError
 
     manner = Manner(properties)
     settings: dict[str, Any] = {"group_instance_id": properties.get("group.instance.id")}
@@ -121,10 +121,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
 
     while not _signals:
         # While the broker is away, kafka-python 3 may raise from `poll`, and ask for metadata no more.
-        with (
-            contextlib.suppress(KafkaConnectionError, NoBrokersAvailable),
-            contextlib.closing(begun()) as consumer,
-        ):
+        with contextlib.suppress(RetriableError), contextlib.closing(begun()) as consumer:
             poll_until_a_signal(consumer, manner, KafkaError)
         time.sleep(RESTART_S)
 
