@@ -59,6 +59,8 @@ class KafkaSource:
             "fetchOffset.numRetries": "1",
             "kafka.default.api.timeout.ms": "15000",
             "kafka.request.timeout.ms": "10000",
+            # Go on at the standby that has taken over: Spark's client would only ask for the old broker.
+            "kafka.metadata.recovery.strategy": "rebootstrap",
             "kafka.isolation.level": "read_committed",
             **self.options,
         }
