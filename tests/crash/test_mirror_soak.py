@@ -13,27 +13,30 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import cycle
+from itertools import cycle, repeat
 from pathlib import Path
 
 import numpy as np
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
+from pipeline.spark.jars import JarsUnavailable
 from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import CODECS
 from tests.harness.faulty_network import Trouble
 from tests.harness.group_run import until
+from tests.harness.kafka_source import running_kafka
 from tests.harness.mirror_scene import (
     COMPACTED,
     EAGER,
     FULL,
     LINKS,
     MirrorScene,
+    Way,
     way_to_source,
 )
 from tests.harness.traced_logs import (
@@ -42,6 +45,7 @@ from tests.harness.traced_logs import (
     check_cleaned,
     check_kept,
     found_in,
+    kafka_directory,
     kompakt_directory,
 )
 from tests.harness.traced_records import START_MS, Columns, Flags, Ledger, TracedTopic
@@ -53,6 +57,7 @@ from tests.harness.verification import errors_in
 IS_SOAK = "KOMPAKT_SOAK" in os.environ
 RECORDS = int(os.environ.get("KOMPAKT_MIRROR_RECORDS", "5000000" if IS_SOAK else "100000"))
 KILLS = int(os.environ.get("KOMPAKT_MIRROR_SOAK_KILLS", "200" if IS_SOAK else "5"))
+RECORDS_OF_KAFKA, KILLS_BESIDE_KAFKA = RECORDS // 4, max(KILLS // 2, 1)
 RECORDS_A_KEY = 100
 ROUND_MAX = 1_000
 PARTITIONS_ADDED = 4
@@ -60,6 +65,19 @@ PARTITIONS_ADDED = 4
 TROUBLES = (Trouble.RESET, Trouble.STALL, Trouble.HALF_CLOSE, Trouble.DELAY)
 RARE = (*TROUBLES * 4, Trouble.LOSS) if IS_SOAK else TROUBLES
 """A connection that has gone silent is given up after a minute."""
+KAFKA_KEEPS_MS = 120_000
+"""How long Apache Kafka keeps tombstones: longer than a mirror lags, which it does not know of."""
+OF_KOMPAKT = {
+    "delete.retention.ms": "500",
+    "segment.ms": "400",
+    "segment.bytes": str(1 << 20),
+}
+OF_KAFKA = {
+    "delete.retention.ms": str(KAFKA_KEEPS_MS),
+    # A segment's age counts by records' and markers' timestamps, of which only markers have the time.
+    "internal.segment.bytes": "30000",
+}
+
 RATE = "log.cleaner.io.max.bytes.per.second"
 RATES = [str(each * RECORDS) for each in (10, 50, 10_000)]
 """How fast a broker cleans, one of them for each of its lives."""
@@ -79,7 +97,7 @@ def test_mirrors_end_with_what_compaction_may_keep_whatever_is_killed_and_howeve
         source.overrides |= way.listeners
         with source, mirror:
             scene = MirrorScene(source.bootstrap_servers, way, mirror)
-            scene.create({"delete.retention.ms": "500", "segment.ms": "400"})
+            scene.create(OF_KOMPAKT)
             ledger = ledger_of(RECORDS, choices)
             victims = cycle((source, mirror))
             Course(scene, ledger, choices, victims, RARE).run(KILLS)
@@ -95,6 +113,30 @@ def test_mirrors_end_with_what_compaction_may_keep_whatever_is_killed_and_howeve
     print(report(scene, columns, theirs, ours))  # noqa: T201  a soak keeps it
 
 
+@pytest.mark.conformance
+@pytest.mark.crash
+def test_mirrors_of_apache_kafka_end_with_what_compaction_may_keep_however_the_network_fails(
+    tmp_path: Path,
+) -> None:
+    choices = seeded(tmp_path)
+    mirror = BrokerProcess(tmp_path / "mirror", MIRROR)
+    with way_to_source(choices) as way, kafka_or_skip(tmp_path / "kafka", way) as kafka, mirror:
+        scene = MirrorScene(kafka, way, mirror)
+        scene.create(OF_KAFKA)
+        ledger = ledger_of(RECORDS_OF_KAFKA, choices)
+        Course(scene, ledger, choices, repeat(mirror), TROUBLES).run(KILLS_BESIDE_KAFKA)
+        columns = ledger.columns()
+        for topic in scene.compacted:
+            # The last change may have let Kafka's cleaner rest.
+            scene.alter(topic, {**EAGER, "min.compaction.lag.ms": "0"})
+        until("both cleaners have worked", partial(are_compacted, scene, columns), str)
+        check_at_rest(scene, columns)
+    theirs = found_in(kafka_directory(tmp_path / "kafka" / "data"), scene.topics, ledger)
+    ours = read_files(mirror, scene, ledger)
+    check_files(scene, columns, theirs, ours)
+    print(report(scene, columns, theirs, ours))  # noqa: T201  a soak keeps it
+
+
 def ledger_of(records: int, choices: random.Random) -> Ledger:
     """Returns an empty ledger."""
     return Ledger(records, max(records // RECORDS_A_KEY, 1), choices.randrange(1 << 32))
@@ -105,6 +147,17 @@ def seeded(folder: Path) -> random.Random:
     seed = int(os.environ.get("KOMPAKT_MIRROR_SOAK_SEED", random.randrange(1 << 16)))
     (folder / "seed").write_text(f"KOMPAKT_MIRROR_SOAK_SEED={seed}")
     return random.Random(seed)
+
+
+@contextmanager
+def kafka_or_skip(folder: Path, way: Way) -> Iterator[str]:
+    """Run an Apache Kafka, or skip the test with what to install."""
+    with ExitStack() as stack:
+        try:
+            bootstrap = stack.enter_context(running_kafka(folder, way.port, way.listeners))
+        except JarsUnavailable as missing:
+            pytest.skip(str(missing))
+        yield bootstrap
 
 
 # -------------------------------------------------------------------- what happens

@@ -35,7 +35,7 @@ LINKS: Mapping[str, tuple[str, Sequence[str]]] = {
     "compacts": ("on", (COMPACTED,)),
 }
 """Each link's compaction, and its topics."""
-COMPACT = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
+COMPACT = {"cleanup.policy": "compact"}
 CONFIGS = {
     FULL: COMPACT,
     COMPACTED: COMPACT,
@@ -43,7 +43,7 @@ CONFIGS = {
 }
 EAGER = {"min.cleanable.dirty.ratio": "0"}
 ALTERED: Mapping[str, Sequence[str]] = {
-    "segment.bytes": (str(1 << 20), str(1 << 21)),
+    "max.message.bytes": (str(1 << 20), str(1 << 21)),
     "min.cleanable.dirty.ratio": ("0", "0.3"),
     "min.compaction.lag.ms": ("0", "1"),
 }
@@ -223,11 +223,12 @@ class MirrorScene:
 
 
 def _set_for(admin: AdminClient, topic: str) -> dict[str, str | None]:
-    """Returns what is set for a topic, except the local property."""
+    """Returns what is set for a topic, except the local property and what Kafka says is internal."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     found = admin.describe_configs([resource])[resource].result(SECONDS)
     return {
         name: entry.value
         for name, entry in found.items()
-        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value and name != LOCAL
+        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        if name != LOCAL and not name.startswith("internal.")
     }

@@ -16,6 +16,7 @@ from tests.harness.keyed_writer import SECONDS_MAX, insist, settings
 from tests.harness.traced_records import ABORTED, COMMITTED, START_MS, Ledger, TracedTopic
 
 LOOK_SECONDS = 0.02
+RECORDS_A_BATCH_MAX = 100
 IN_TRANSACTIONS = 0.6
 COMMITTED_SHARE = 0.7
 INTERRUPTED_SHARE = 0.3
@@ -155,7 +156,10 @@ class _Kind:
     """A producer with a codec, with or without transactions."""
 
     def __init__(self, bootstrap: str, codec: str, transactional_id: str = "") -> None:
-        of_kind: Mapping[str, Any] = {"compression.type": codec}
+        of_kind: Mapping[str, Any] = {
+            "compression.type": codec,
+            "batch.num.messages": RECORDS_A_BATCH_MAX,
+        }
         if transactional_id:
             of_kind = {**of_kind, "transactional.id": f"{transactional_id}-{codec}"}
         self.producer = Producer({**settings(bootstrap), **of_kind})
