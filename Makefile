@@ -35,7 +35,8 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
     server/test_fenced_process.py server/standby/test_fenced_apis.py \
     server/standby/test_fenced_source.py server/standby/test_taking_over.py \
-    server/standby/test_peers_of_brokers.py server/test_connection_limits.py server/test_refusals.py server/handlers/test_produce_malformed.py \
+    server/standby/test_peers_of_brokers.py server/test_connection_limits.py server/test_refusals.py \
+    server/handlers/test_produce_malformed.py \
     server/replication/test_mirroring.py server/replication/groups/test_group_sync.py \
     server/replication/test_acl_sync.py server/replication/test_mirror_simulation.py \
     server/replication/test_broker_resyncs.py \
@@ -49,7 +50,7 @@ QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
 quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: under a minute
-	KOMPAKT_QUICK=1 $(PYTEST) -n auto -q $(QUICK_TESTS) $(PYTEST_ARGS)
+	KOMPAKT_QUICK=1 $(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, unused code, spelling
 	$(BIN)/ruff check .

@@ -60,6 +60,7 @@ def replication_of(
                 now_ms=broker.clock.now_ms,
             ),
             bounds=bounds,
+            fetchers=config.num_replica_fetchers,
             cluster_id=broker.node.cluster_id,
             sparse_level=lambda: broker.features.levels[SPARSE_LOG],
             is_fenced=partial(is_fenced, cluster_id=broker.node.cluster_id),

@@ -17,6 +17,16 @@ class ReplicationConfig:
 
     __slots__ = ()
 
+    num_replica_fetchers: int = prop(
+        "num.replica.fetchers",
+        INT,
+        default=2,
+        at_least=1,
+        at_most=64,
+        dynamic=False,
+        doc="The connections over which a link copies from each broker of its source. With two, one"
+        " fetches while the other one writes. Apache Kafka has 1.",
+    )
     replica_fetch_max_bytes: int = prop(
         "replica.fetch.max.bytes",
         INT,
@@ -34,8 +44,8 @@ class ReplicationConfig:
         at_least=0,
         unit="bytes",
         dynamic=False,
-        doc="The bytes that a link fetches at once from each broker of its source, of all partitions"
-        " together.",
+        doc="The bytes that a link fetches at once from each broker of its source, over one"
+        " connection, of all partitions together.",
     )
     replica_fetch_wait_max_ms: int = prop(
         "replica.fetch.wait.max.ms",

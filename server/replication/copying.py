@@ -1,4 +1,4 @@
-"""Copies the partitions that one broker of the source leads: one connection, one request at a time.
+"""Copies partitions that one broker of the source leads: one connection, one request at a time.
 
     fetch    each partition from its mirror's end on
     judge    what the answer means (`findings.py`), and the table's step (`state_table.py`)
@@ -84,7 +84,7 @@ class Judge(Protocol):
 
 @loop_thread
 class SourceCopier:
-    """Follows the partitions of one broker of the source."""
+    """Follows partitions of one broker of the source."""
 
     __slots__ = (
         "_access",

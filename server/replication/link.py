@@ -43,7 +43,7 @@ from server.replication.new_copies import NewCopies
 from server.replication.requests import FetchBounds
 from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
-from server.replication.source_topics import FoundTopics, SourcePartition, find_topics
+from server.replication.source_topics import Fetcher, FoundTopics, SourcePartition, find_topics
 from server.replication.state_table import Event, Guard, MirrorState
 from server.replication.target import Target
 from server.replication.writer import MirrorWriter
@@ -85,6 +85,7 @@ class Link:
         "_bounds",
         "_cluster_id",
         "_copiers",
+        "_fetchers",
         "_found",
         "_groups",
         "_is_fenced",
@@ -117,6 +118,7 @@ class Link:
         acls: AclSync,
         *,
         bounds: FetchBounds,
+        fetchers: int,
         cluster_id: str,
         sparse_level: Callable[[], int],
         is_fenced: Callable[[BrokerClient], Awaitable[bool]],
@@ -125,6 +127,7 @@ class Link:
     ) -> None:
         """
         Args:
+            fetchers: how many copiers there are for each broker of the source.
             cluster_id: this cluster's, which cannot be its own source, except that of a standby.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
             is_fenced: returns whether the source of a standby has started fenced.
@@ -138,6 +141,7 @@ class Link:
         self._topics = topics
         self._writer = writer
         self._bounds = bounds
+        self._fetchers = fetchers
         self._cluster_id = cluster_id
         self._sparse_level = sparse_level
         self._is_fenced = is_fenced
@@ -156,7 +160,7 @@ class Link:
         # State
         self.spec = spec
         self._found = FoundTopics(cluster_id="")
-        self._led_by: Mapping[str, list[TopicPartition]] = {}
+        self._led_by: Mapping[Fetcher, list[TopicPartition]] = {}
         self._led_by_nobody: Collection[TopicPartition] = ()
         self._mirrors: dict[TopicPartition, Mirror] = {}
         self.new_copies = NewCopies(self._mirrors, writer)
@@ -168,7 +172,7 @@ class Link:
         self._promoted: list[Mirror] = []
         """Mirrors that were promoted since the start: they count in totals, which never fall."""
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
-        self._copiers: dict[str, asyncio.Task[None]] = {}
+        self._copiers: dict[Fetcher, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.reason = ""
         """Why the source cannot be asked; empty if it answers."""
@@ -385,7 +389,7 @@ class Link:
         found = await find_topics(client, self.spec)
         if (found.cluster_id == self._cluster_id) is not self.spec.is_standby:
             raise ClientFailed(OTHER_CLUSTER if self.spec.is_standby else OWN_CLUSTER)
-        self._found, self._led_by = found, found.led_by()
+        self._found, self._led_by = found, found.led_by(self._fetchers)
         made = await self._topics.follow(self.spec, found.topics.values())
         self.problems = {**found.errors, **made.problems}
         for log in made.logs:
@@ -441,28 +445,29 @@ class Link:
         return Pauses(STANDBY if spec.is_standby else MIRROR)
 
     def _start_copiers(self) -> None:
-        for address, task in list(self._copiers.items()):
-            if address not in self._led_by or task.done():
+        for fetcher, task in list(self._copiers.items()):
+            if fetcher not in self._led_by or task.done():
                 # One that has failed unexpectedly was reported, and begins once more.
-                self._copiers.pop(address).cancel()
-        for address in self._led_by.keys() - self._copiers.keys():
+                self._copiers.pop(fetcher).cancel()
+        for fetcher in self._led_by.keys() - self._copiers.keys():
+            address, _ = fetcher
             copier = SourceCopier(
                 address,
                 self._access,
-                partial(self._led, address),
+                partial(self._led, fetcher),
                 self,
                 self._writer,
                 self._bounds,
                 self._pace,
             )
-            self._copiers[address] = spawn(
+            self._copiers[fetcher] = spawn(
                 copier.run(), f"copier of link {self.spec.name}", among=self._tasks
             )
 
-    def _led(self, address: str) -> list[Mirror]:
+    def _led(self, fetcher: Fetcher) -> list[Mirror]:
         return [
             self._mirrors[partition]
-            for partition in self._led_by.get(address, ())
+            for partition in self._led_by.get(fetcher, ())
             if partition in self._mirrors
         ]
 

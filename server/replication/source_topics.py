@@ -9,6 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+from zlib import crc32
 
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -62,6 +64,10 @@ COMPACTION_HOLD = "compaction.hold.groups"
 CONFIGS_AT_ONCE = 500
 
 
+Fetcher: TypeAlias = tuple[str, int]
+"""A leader's address, and which of the connections to it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTopic:
     """A topic of the source."""
@@ -87,12 +93,18 @@ class FoundTopics:
     errors: Mapping[str, str] = field(default_factory=dict)
     """Why a topic cannot be followed now, by its name."""
 
-    def led_by(self) -> dict[str, list[TopicPartition]]:
-        """Returns the partitions of each leader, by its address."""
-        led: dict[str, list[TopicPartition]] = {}
+    def led_by(self, fetchers: int) -> dict[Fetcher, list[TopicPartition]]:
+        """Returns the partitions of each fetcher. A partition keeps its number, whoever leads it.
+
+        Args:
+            fetchers: how many each leader has.
+        """
+        led: dict[Fetcher, list[TopicPartition]] = {}
         for topic in self.topics.values():
+            first = crc32(topic.name.encode())
             for number, address in topic.leaders.items():
-                led.setdefault(address, []).append(TopicPartition(topic.name, number))
+                fetcher = address, (first + number) % fetchers
+                led.setdefault(fetcher, []).append(TopicPartition(topic.name, number))
         return led
 
 
