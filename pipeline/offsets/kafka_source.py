@@ -59,7 +59,7 @@ class KafkaSource:
             "fetchOffset.numRetries": "1",
             "kafka.default.api.timeout.ms": "15000",
             "kafka.request.timeout.ms": "10000",
-            # Go on at the standby that has taken over: Spark's client would only ask for the old broker.
+            # Continue at a standby that has taken over: by default it asks the old broker for ever.
             "kafka.metadata.recovery.strategy": "rebootstrap",
             "kafka.isolation.level": "read_committed",
             **self.options,

@@ -94,7 +94,7 @@ class FoundTopics:
     """Why a topic cannot be followed now, by its name."""
 
     def led_by(self, fetchers: int) -> dict[Fetcher, list[TopicPartition]]:
-        """Returns the partitions of each fetcher. A partition keeps its number, whoever leads it.
+        """Returns the partitions of each fetcher. A partition keeps its number when its leader changes.
 
         Args:
             fetchers: how many each leader has.

@@ -1,4 +1,4 @@
-"""Clients of two brokers of which one takes over from the other: each goes on by itself, and keeps a
+"""Clients of two brokers of which one takes over from the other: each continues by itself, and keeps a
 ledger of what was acknowledged.
 
 `hold` lets a client finish what it has begun; then its ledger is final until `go_on`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import sys
 import threading
-import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -85,7 +84,7 @@ class Client:
                     self.rest()
                     self._rests.set()
                     while self._is_held.is_set() and not self._is_ending.is_set():
-                        time.sleep(0.005)
+                        self._pause(0.005)
                 elif self.step():
                     self.steps += 1
             except KafkaException as error:
@@ -101,8 +100,12 @@ class Client:
                 return self.open()
             except KafkaException as error:
                 self.troubles.append(str(error))
-                time.sleep(0.1)
+                self._pause(0.1)
         return None
+
+    def _pause(self, seconds: float) -> None:
+        """Rest between two looks at what others do; an end of the client ends it."""
+        self._is_ending.wait(seconds)
 
     def _sound(self, messages: Sequence[Message]) -> list[Message]:
         """Returns the messages that are no errors; notes the errors."""
@@ -311,7 +314,7 @@ class Straggler(Client):
             self._begin()
             self.is_open = True
             return True
-        time.sleep(0.05)
+        self._pause(0.05)
         return False
 
     def _begin(self) -> None:
@@ -417,7 +420,7 @@ class Committer(Client):
 
     def step(self) -> bool:
         if not self.bound:
-            time.sleep(0.01)
+            self._pause(0.01)
             return False
         group, offset = (
             self._random.choice(self.groups()),

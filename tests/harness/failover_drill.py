@@ -1,6 +1,6 @@
 """Two sites and their clients: one takes over from the other, again and again, and all is checked.
 
-Clients go on over clean promotions. A forced one ends a generation: its clients are checked, and the
+Clients continue over clean promotions. A forced one ends a generation: its clients are checked, and the
 next ones write to topics of their own.
 """
 
@@ -196,7 +196,7 @@ class Drill:
         self.standby.remove_what_is_put_aside()
 
     def _took_over(self, report: Json, *, stop_old: Callable[[], None]) -> None:
-        """Wait until the clients go on at the new primary, and stop the old one."""
+        """Wait until the clients continue at the new primary, and stop the old one."""
         stop_old = stop_old if self.primary.is_running else _nothing
         self.primary, self.standby = self.standby, self.primary
         self.workload.until_all_get_on()

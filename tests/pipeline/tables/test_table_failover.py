@@ -1,4 +1,4 @@
-"""A table that follows a topic goes on after its broker was killed and a standby has taken over."""
+"""A table that follows a topic continues after its broker was killed and a standby has taken over."""
 
 from __future__ import annotations
 
