@@ -39,12 +39,15 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/handlers/test_produce_malformed.py \
     server/replication/test_mirroring.py server/replication/groups/test_group_sync.py \
     server/replication/test_acl_sync.py server/replication/test_mirror_simulation.py \
-    server/replication/test_broker_resyncs.py \
+    server/replication/test_broker_resyncs.py server/replication/test_empty_batches.py \
     server/replication/verify/test_verifications.py \
     server/test_large_requests.py server/test_large_groups.py server/test_waiting_requests.py \
+    server/test_fenced_broker.py server/test_tls_broker.py server/test_deleted_topic_space.py \
+    server/net/test_connection_memory.py server/security/quotas/test_quota_limits.py \
     server/security/test_large_denials.py \
     server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \
-    server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
+    server/admin/test_lease_routes.py server/handlers/test_delete_records.py \
+    server/runtime/test_loop_watch.py server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests.harness.examples import EXAMPLES_QUICK
+from tests.harness.examples import EXAMPLES_QUICK, IS_QUICK
 from tests.harness.wrong_threads import WRONG_CALLS
 
 # `storage/threads.py` reads it at import, here and in the processes that inherit the environment.
@@ -31,6 +31,11 @@ settings.register_profile("quick", deadline=None, print_blob=True, max_examples=
 settings.load_profile(
     next((name for name in ("soak", "quick") if os.environ.get(f"KOMPAKT_{name.upper()}")), "ci")
 )
+
+if IS_QUICK:
+    # Waiting for the disk is a fifth of the time, and no test of `make quick` loses power: the disk that
+    # forgets what was not synced is one in memory.
+    os.fsync = os.fdatasync = os.fstat  # type: ignore[assignment]
 
 # Every Spark here runs cold code on little data: the optimizing compiler would cost more than it saves.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -56,6 +61,7 @@ LONG_FILES = [
     "conformance/test_streams.py",
     "crash/test_cleaning_soak.py",
     "crash/test_mirror_soak.py",
+    "crash/test_failover_drill.py",
 ]
 """The files that take half a minute or more, and the folder whose files count as one, longest first. If
 one started last, it would keep one process busy after the others have finished."""

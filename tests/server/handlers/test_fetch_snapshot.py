@@ -104,7 +104,8 @@ def piece(
         replica_directory_id=uuid.UUID(int=follower),
     )
     topic = TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,))
-    return FetchSnapshotRequest(topics=(topic,))
+    # The broker sends at least 64 KiB.
+    return FetchSnapshotRequest(max_bytes=1, topics=(topic,))
 
 
 async def got(client: RawClient, request: FetchSnapshotRequest) -> SnapshotPart:
@@ -118,6 +119,25 @@ async def offered(client: RawClient) -> SnapshotId:
     """Returns the snapshot that a new follower must take."""
     data = await fetched(client, fetch(1, 0))
     return SnapshotId(end_offset=data.snapshot_id.end_offset, epoch=data.snapshot_id.epoch)
+
+
+async def begun(served: ServedBroker, client: RawClient) -> tuple[SnapshotId, SnapshotPart]:
+    """Begin a download of more than one piece. Returns the snapshot and its first piece.
+
+    Like a follower, it takes a later snapshot if that one is gone: a thread may have superseded it
+    meanwhile, and on a fast disk early ones are small.
+    """
+    for number in range(1_000):
+        snapshot = await offered(client)
+        first = await got(client, piece(snapshot))
+        if not first.error_code and len(data_of(first)) < first.size:
+            return snapshot, first
+        await put(served, number % 5, "y" * 40_000)
+    raise AssertionError("not after 40 MB")
+
+
+def data_of(part: SnapshotPart) -> bytes:
+    return bytes(part.unaligned_records or b"")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
@@ -205,14 +225,12 @@ async def test_a_follower_far_behind_downloads_the_snapshot_in_pieces(tmp_path: 
     async with leading(tmp_path, SNAPSHOTS_OFTEN) as (served, client):
         for number in range(40):
             await put(served, number, "x" * 20_000)
-        snapshot = await offered(client)
-        data = b""
-        while True:
+        snapshot, part = await begun(served, client)
+        data = data_of(part)
+        while len(data) < part.size:
             part = await got(client, piece(snapshot, len(data)))
             assert (part.error_code, part.position) == (0, len(data))
-            data += bytes(part.unaligned_records or b"")  # type: ignore[arg-type]
-            if len(data) == part.size:
-                break
+            data += data_of(part)
         assert verify_bytes(memoryview(data), "the file").snapshot.end == snapshot.end_offset
         (follower,) = served.broker.followers.as_json(1, lambda *_: 0)[:1]
         assert (follower["installs"], follower["download"]) == (1, None)
@@ -220,8 +238,9 @@ async def test_a_follower_far_behind_downloads_the_snapshot_in_pieces(tmp_path: 
 
 @pytest.mark.parametrize("position", [-1, 1 << 40])
 async def test_a_position_outside_of_the_snapshot_is_refused(tmp_path: Path, position: int) -> None:
-    async with leading(tmp_path, SNAPSHOTS_OFTEN) as (_, client):
-        part = await got(client, piece(await offered(client), position))
+    async with leading(tmp_path, SNAPSHOTS_OFTEN) as (served, client):
+        snapshot, _ = await begun(served, client)
+        part = await got(client, piece(snapshot, position))
         assert part.error_code == ErrorCode.POSITION_OUT_OF_RANGE
 
 
@@ -237,8 +256,7 @@ async def test_a_download_too_many_is_throttled_and_takes_no_place(tmp_path: Pat
     async with leading(tmp_path, properties) as (served, client):
         for number in range(40):
             await put(served, number, "x" * 40_000)
-        snapshot = await offered(client)
-        assert (await got(client, piece(snapshot, follower=1))).error_code == 0
+        snapshot, _ = await begun(served, client)
         second = await client.call(piece(snapshot, follower=2), 1, FetchSnapshotResponse)
         assert second.throttle_time_ms > 0
         code = second.topics[0].partitions[0].error_code
@@ -256,14 +274,13 @@ async def test_a_snapshot_that_is_downloaded_stays_until_a_minute_without_a_requ
         followers = Followers(snapshots_max=1, bytes_per_second=1 << 40, clock=lambda: now_s)
         served.broker.followers = followers
         served.broker.metadata_log.pin_snapshots(followers.pinned)
-        snapshot = await offered(client)
-        first = await got(client, piece(snapshot))
+        snapshot, first = await begun(served, client)
 
         async def is_superseded() -> bool:
             return await offered(client) != snapshot
 
         await put_until(served, is_superseded)
-        position = len(bytes(first.unaligned_records or b""))  # type: ignore[arg-type]
+        position = len(data_of(first))
         assert (await got(client, piece(snapshot, position))).error_code == 0
         use = served.broker.metadata_log._log.compactor
         assert use.disk_use().total_bytes <= use.bound_bytes()
