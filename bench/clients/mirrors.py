@@ -5,8 +5,8 @@ Source and mirror are two brokers of this machine, so both share its cores: what
 for each side at best. The probe has the source and a plain loop: fetch 1 MiB, write it to a file,
 fdatasync at the end.
 
-Both write new files, and remove them before the next measurement. On a virtual machine the first write to
-a page of memory that was never used costs several times the copy, so a pair that does not count goes first.
+Both write new files, and remove them before the next measurement. On a virtual machine the first
+write to memory that was never used costs several times the copy: a pair that does not count goes first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long the metadata store takes to open after 100,000 changes.
+"""How long the metadata stores take to open after 100,000 changes of topics.
 
     python -m bench.start.metadata_start [--changes 100000] [--keys 1000 10000 100000]
 
-Each run puts values of 200 bytes under that many keys, one put a transaction, without syncs (the
-directory is temporary), closes the store, and opens it in a new process. It prints the files and the
-CPU seconds of the fastest of five starts.
+Each run puts that many topics, again and again, as their creation does: first a placement into the
+node's store, then the topic into the cluster's. There are no syncs (the directory is temporary). Then a
+new process opens both stores. It prints the files and the seconds of the fastest of five starts.
 """
 
 from __future__ import annotations
@@ -15,29 +15,41 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
-from server.metadata.embedded_store import EmbeddedMetadataStore
+from replog.trigger import CompactionSettings
 from server.metadata.store import Put
+from server.topics.keys import PLACED, TOPICS, placed_json, topic_value
+from server.topics.stores import open_stores
 from storage.files.local_files import LocalFile, LocalFileSystem
 
 STARTS = 5
-VALUE = "v" * 200
+OVERRIDES = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": "104857600",
+}
 
 
 async def _write(directory: str, changes: int, keys: int) -> None:
-    store = await EmbeddedMetadataStore.open(LocalFileSystem(), directory)
+    stores = await open_stores(LocalFileSystem(), directory, CompactionSettings())
+    holder = str(uuid.UUID(int=1))
     for number in range(changes):
-        put = Put(key=f"/topics/name-{number % keys:08d}", value=f"{number}{VALUE}")
-        await store.txn((), [put])
-    await store.close()
+        topic = number % keys
+        name, topic_id = f"name-{topic:08d}", uuid.UUID(int=topic + 1)
+        placed = Put(key=f"{PLACED}{topic_id}", value=placed_json(name, [holder]))
+        await stores.node.txn((), [placed])
+        value = topic_value(topic_id, 1, OVERRIDES)
+        await stores.cluster.txn((), [Put(key=f"{TOPICS}{name}", value=value)])
+    await stores.close()
 
 
 async def _start(directory: str) -> float:
     began = time.perf_counter()
-    store = await EmbeddedMetadataStore.open(LocalFileSystem(), directory)
+    stores = await open_stores(LocalFileSystem(), directory, CompactionSettings())
     seconds = time.perf_counter() - began
-    await store.close()
+    await stores.close()
     return seconds
 
 
@@ -55,7 +67,8 @@ def _measure(changes: int, keys: int) -> None:
         began = time.perf_counter()
         asyncio.run(_write(directory, changes, keys))
         written = time.perf_counter() - began
-        sizes = {path.name: path.stat().st_size for path in sorted(Path(directory).iterdir())}
+        files = sorted(path for path in Path(directory).rglob("*") if path.is_file())
+        sizes = {str(path.relative_to(directory)): path.stat().st_size for path in files}
         seconds = min(_seconds_of_a_start(directory) for _ in range(STARTS))
         print(f"{keys:>8,} keys: start {seconds:.3f} s, {sum(sizes.values()):,} bytes on disk,"
               f" {written / changes * 1e6:.0f} us a change")  # fmt: skip
@@ -69,7 +82,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=100_000)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument(
-        "--start", metavar="DIRECTORY", help="open this store and print the seconds"
+        "--start", metavar="DIRECTORY", help="open these stores and print the seconds"
     )
     options = parser.parse_args()
     if options.start:
