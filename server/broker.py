@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from metrics.cleaner_probe import CleanerCounts
@@ -49,13 +47,14 @@ from server.durability.directory_watch import DirectoryWatch
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import LogClock
+from server.http_opening import HttpOpening
+from server.listening import Listening
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
 from server.metadata.followers import Followers
 from server.metadata.node import Node
 from server.metadata.producer_ids import ProducerIds
-from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
-from server.net.listener import ListenError, Listeners
+from server.net.limits import AnswerMemory, DecodedMemory, RequestMemory
 from server.net.sparing_log import SparingLog
 from server.runtime.background import Background
 from server.runtime.clock import Clock
@@ -63,26 +62,22 @@ from server.runtime.cold_reads import ColdReads
 from server.runtime.executors import Executors
 from server.runtime.loop_watch import LoopWatch
 from server.runtime.memory_upkeep import MemoryUpkeep
-from server.runtime.tasks import awaited
 from server.runtime.turns import Turns
 from server.security.acl_store import AclStore, open_acls
 from server.security.audit_log import AuditLog
 from server.security.authorizer import Authorizer
-from server.security.quotas.client_quotas import quotas_of, windows_of
-from server.security.quotas.connection_rates import ConnectionRates
+from server.security.quotas.client_quotas import quotas_of
 from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
-from server.standby.fence import Fence, Waiting, fence_at_start
-from server.standby.peer_answers import Peer
-from server.standby.taking_over import taking_over
+from server.standby.fence import Fence, Waiting
+from server.standby.succession import Succession
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, NODE_METADATA
-from storage.formats.config_property import ConfigError
 from storage.log.directory import LogDirectory
 from storage.log.pass_history import PassHistory
 from storage.log.sync_rounds import SyncRounds
@@ -90,18 +85,11 @@ from storage.recovery.progress import RecoveryProgress
 from storage.threads import any_thread
 
 if TYPE_CHECKING:
-    from metrics.http_endpoint import HttpEndpoint
     from server.admin.compaction import Compaction
     from server.cleaning import Cleaning
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
-    from server.security.tls_listener import TlsListener
-    from server.security.tls_listeners import TlsListeners
-    from server.standby.peer_wait import PeerWait
-    from server.standby.peers import Peers
-    from server.standby.promoted_start import PromotedStart
-    from server.standby.rejoin import RejoinedStart
 
 _log = logging.getLogger("server.broker")
 
@@ -110,8 +98,6 @@ QUIET_IDLE_SHARE = 0.8
 """The share of the last minute in which the loop of a quiet broker was idle."""
 DECODED_BYTES_MAX = 512 << 20
 """Bound on the decoded bytes of all large requests at a time; a request above it runs alone."""
-HTTP_PATIENCE_SECONDS = 1.0
-"""If recovery takes longer, HTTP opens before it ends, so that supervisors see the broker alive."""
 
 
 class Broker:
@@ -122,29 +108,19 @@ class Broker:
         "_checkpoints",
         "_cleaning",
         "_failed",
-        "_has_certificates",
         "_has_logins",
         "_http",
-        "_http_opening",
-        "_limits",
-        "_listeners",
+        "_link",
         "_log_clock",
         "_loop_watch",
         "_memory_upkeep",
         "_pauses",
-        "_peer_wait",
-        "_peers",
-        "_promoted",
-        "_rejoined",
         "_restart",
-        "_standby",
         "_state",
         "_stores",
         "_sync_rounds",
-        "_tls",
         "_watch",
         "acls",
-        "addresses",
         "answers",
         "audit",
         "authorizer",
@@ -153,7 +129,6 @@ class Broker:
         "cold_reads",
         "config",
         "configs",
-        "connection_rates",
         "consumer_groups",
         "decoded",
         "directories",
@@ -161,7 +136,6 @@ class Broker:
         "executors",
         "failure",
         "features",
-        "fence",
         "fetch_waiters",
         "files",
         "followers",
@@ -170,8 +144,8 @@ class Broker:
         "groups",
         "has_acls",
         "has_storage",
-        "http_port",
         "links",
+        "listening",
         "logins",
         "node",
         "offsets",
@@ -183,6 +157,7 @@ class Broker:
         "recovery",
         "requests",
         "scram",
+        "succession",
         "topics",
         "transactions",
         "turns",
@@ -225,7 +200,7 @@ class Broker:
         """
         # Constant after construction
         self.config = config
-        self._standby = standby
+        self._link = standby
         self.files = files
         self.clock = clock
         self.probe = ServerProbe()
@@ -246,7 +221,8 @@ class Broker:
         self.answers = AnswerMemory(bytes_max=config.queued_max_response_bytes)
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
         self.quotas = quotas_of(config, on_pause=self.probe.client_throttled)
-        self.connection_rates = ConnectionRates(windows_of(config))
+        self.listening = Listening(config)
+        self.succession = Succession(config, is_standby=standby is not None)
         self.followers = Followers(
             snapshots_max=config.replog_follower_snapshots_max,
             bytes_per_second=config.replog_follower_bytes_per_second,
@@ -254,10 +230,7 @@ class Broker:
         )
         self._background = Background()
         self._sync_rounds = SyncRounds()
-        self._limits = ConnectionLimits(
-            connections_max=config.max_connections,
-            connections_per_ip_max=config.max_connections_per_ip,
-        )
+        self._http = HttpOpening(self)
         self._failed = asyncio.Event()
         self._restart = asyncio.Event()
         # State: why the broker does not serve clients now; None while it serves them.
@@ -271,14 +244,6 @@ class Broker:
         self.has_storage = False
         """Whether the topics are open. If so, everything that `_open_storage` creates is set."""
         self._stores: MetadataStores | None = None
-        self._promoted: PromotedStart | None = None
-        """The promotion that this start completes."""
-        self._rejoined: RejoinedStart | None = None
-        """The way of a primary's directory to a standby's, which this start completes."""
-        self.fence: Fence | Waiting | None = None
-        """Why this broker serves only what reads; None if it serves all. Constant with storage."""
-        self._peers: Peers | None = None
-        self._peer_wait: PeerWait | None = None
         self.authorizer: Authorizer | None = None
         """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
         self.acls: AclStore | None = None
@@ -286,9 +251,6 @@ class Broker:
         self._has_logins = False
         self.has_acls = False
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
-        self._tls: TlsListeners | None = None
-        self._has_certificates = asyncio.Event()
-        self._listeners: Listeners | None = None
         self.links: Replication | None = None
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
@@ -297,11 +259,11 @@ class Broker:
         self._checkpoints: CheckpointUpkeep | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
         self._loop_watch: LoopWatch | None = None
-        self._http: HttpEndpoint | None = None
-        self._http_opening: asyncio.Task[None] | None = None
-        self.addresses: dict[str, tuple[str, int]] = {}
-        """The advertised host and port of each open listener, by its name."""
-        self.http_port: int | None = None
+
+    @property
+    def fence(self) -> Fence | Waiting | None:
+        """Why this broker serves only what reads; None if it serves all. Constant with storage."""
+        return self.succession.fence
 
     @property
     @any_thread
@@ -335,9 +297,14 @@ class Broker:
 
     @property
     @any_thread
-    def certificate_expiries(self) -> dict[str, datetime]:
-        """When the certificate of each listener with TLS expires, in UTC."""
-        return {} if self._tls is None else self._tls.expiries()
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """The advertised host and port of each open listener, by its name."""
+        return self.listening.addresses
+
+    @property
+    def http_port(self) -> int | None:
+        """The port of the HTTP endpoint; None until it is open."""
+        return self._http.port
 
     @property
     def metadata_log(self) -> EmbeddedMetadataStore:
@@ -372,15 +339,14 @@ class Broker:
             StorageError: a directory is locked, belongs to another broker, or is damaged.
             ListenError: an address is in use, or the certificate of a listener cannot be used.
         """
-        if self.config.resolved_http_listener() is not None:
-            self._http_opening = awaited(self._open_http_if_slow())
+        self._http.begin()
         await self._open_storage()
-        if self._standby is None:
+        if self._link is None:
             await self._open_listeners()
             self._state = None if self.fence is None else self.fence.reason
         else:
-            self._state = f"a standby of {self._standby.bootstrap}, not promoted"
-        await self._open_http_now()
+            self._state = f"a standby of {self._link.bootstrap}, not promoted"
+        await self._http.finish()
         if self.fence is None:
             self._start_cleaner()
         self._start_checkpoints()
@@ -388,7 +354,7 @@ class Broker:
             await self._start_links()
             self._start_log_clock()
         self._start_watching()
-        self._wait_for_peers()
+        self.succession.wait_for_peers(lost=self._no_peer_answers, answered=self._restart.set)
         self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
@@ -412,11 +378,9 @@ class Broker:
             await self.transactions.stop()
             await self.offsets.stop()
             await self.groups.stop()
-        if self._listeners is not None:
-            await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
         for part in (
-            self._tls,
-            self._peer_wait,
+            self.listening,
+            self.succession,
             self._watch,
             self._log_clock,
             self._memory_upkeep,
@@ -429,39 +393,24 @@ class Broker:
             self._loop_watch.stop()
         await self._close_storage()
         await self.executors.upkeep.run(self._background.close)
-        if self._http_opening is not None:
-            self._http_opening.cancel()
-            await asyncio.wait([self._http_opening])
-        if self._http is not None:
-            await self._http.close()
+        await self._http.close()
         self.executors.close()
 
     # Storage.
 
     async def _open_storage(self) -> None:
-        await self._begin_promoted()
+        await self.succession.begin(self.files, self.executors.upkeep)
         await self._open_directories()
-        await self._open_certificates()
-        self._peers = await peers_of(self)
+        await self.listening.open_certificates(self.configs.config)
+        peers = await peers_of(self)
         await self._open_topics()
-        await self._decide_whether_to_serve()
+        assert self._stores is not None
+        await self.succession.decide(self.configs, self._stores, peers, now_ms=self.clock.now_ms)
         self._make_coordinators()
         if self.fence is None:
             self._start_coordinators()
         self.has_storage = True
-        if self._promoted is not None:
-            await self._promoted.finish(self.topics, self.transactions, self.offsets)
-
-    async def _begin_promoted(self) -> None:
-        """Continue what turns a standby's directory into a broker's or back, if that has begun."""
-        found = await taking_over(
-            self.files,
-            self.config.data_directories,
-            self.config.metadata_directory,
-            self.executors.upkeep,
-            is_standby=self._standby is not None,
-        )
-        self._promoted, self._rejoined = found.promoted, found.rejoined
+        await self.succession.finish(self.topics, self.transactions, self.offsets)
 
     async def _open_directories(self) -> None:
         """Open the log directories, then what the metadata store holds besides topics."""
@@ -485,12 +434,13 @@ class Broker:
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
             is_quiet=self._is_quiet,
-            term_min=1 if self._promoted is None else self._promoted.term_min,
+            term_min=self.succession.term_min,
         )
-        if self._promoted is not None:
-            await self._promoted.settle_stores(self._stores, holder.directory_id)
-        if self._rejoined is not None:
-            await self._rejoined.settle_stores(self._stores, node_config_key(node_id))
+        await self.succession.settle(
+            self._stores,
+            directory_id=holder.directory_id,
+            node_config_key=node_config_key(node_id),
+        )
         store = self._stores.cluster
         store.pin_snapshots(self.followers.pinned)
         self.configs = BrokerConfigs(store, self._stores.node, self.config, node_id=node_id)
@@ -509,33 +459,9 @@ class Broker:
             self.authorizer, self.acls = opened_acls
         self.has_acls = True
 
-    async def _decide_whether_to_serve(self) -> None:
-        """Look for a fence, and for a peer that was promoted meanwhile.
-
-        Just before anything writes and clients are let in, so that no recovery passes in between. A
-        standby serves no clients, and one that is being promoted has decided before.
-        """
-        assert self._stores is not None
-        if self._standby is not None or self._promoted is not None:
-            return
-        self.fence = await fence_at_start(
-            self.configs, self._stores.node, self._peers, now_ms=self.clock.now_ms
-        )
-        if self.fence is not None:
-            _log.warning("%s", self.fence.described(self.config.internal_listener))
-
-    def _wait_for_peers(self) -> None:
-        if self._peers is not None and isinstance(self.fence, Waiting):
-            from server.standby.peer_wait import PeerWait
-
-            self._peer_wait = PeerWait(
-                self._peers.ask, lost=self._follow_lost_peers, answered=self._restart.set
-            )
-
-    def _follow_lost_peers(self, peers: Sequence[Peer]) -> None:
-        self.fence = Waiting(peers)
+    def _no_peer_answers(self, reason: str) -> None:
         if self._state != STOPPING:
-            self._state = self.fence.reason
+            self._state = reason
 
     def metadata_facts(self) -> dict[str, CompactionFacts]:
         """Returns what metrics show about each metadata log. Only once the broker has its storage."""
@@ -548,25 +474,6 @@ class Broker:
         self.logins = logins_of(self)
         self.logins.start()
         self._has_logins = True
-
-    async def _open_certificates(self) -> None:
-        """Read the certificates of listeners with TLS, before a recovery that may take long."""
-        listeners = self.config.tls_listeners()
-        if not listeners:
-            self._has_certificates.set()
-            return
-        # Imported here: a broker without TLS starts without its libraries.
-        from server.security.tls_listeners import TlsListeners
-
-        try:
-            self._tls = await TlsListeners.open(listeners, self.configs.config)
-        except ConfigError as error:
-            raise ListenError(str(error)) from None
-        self._has_certificates.set()
-
-    def tls_of(self, listener: str) -> TlsListener | None:
-        """Returns the TLS of a listener, or of the HTTP endpoint; None if it has none."""
-        return None if self._tls is None else self._tls.get(listener)
 
     async def _open_topics(self) -> None:
         """Open the logs, after a crash with recovery; then follow changes of the configuration."""
@@ -589,8 +496,7 @@ class Broker:
         """Start to load the groups and the transactions."""
         self.groups.start()
         self.offsets.start()
-        promoted = self._promoted
-        self.transactions.start(None if promoted is None else promoted.transaction_loaded)
+        self.transactions.start(self.succession.transaction_loaded)
 
     async def _close_storage(self) -> None:
         """Close what was opened, the directories last; mark those clean whose logs closed properly."""
@@ -613,14 +519,12 @@ class Broker:
     # Serving.
 
     async def _open_listeners(self) -> None:
-        self._limit_connections(self.configs.config)
-        self._listeners = listeners_of(self, self._limits)
-        for listener in self.config.resolved_listeners():
-            if self.fence is not None and listener.name != self.config.internal_listener:
-                continue
-            tls = self.tls_of(listener.name)
-            advertised = await self._listeners.open(listener, tls)
-            self.addresses[advertised.name] = (advertised.host, advertised.port)
+        self.listening.limit(self.configs.config)
+        internal = self.config.internal_listener
+        await self.listening.open(
+            listeners_of(self),
+            opens=lambda listener: self.fence is None or listener.name == internal,
+        )
 
     def _start_cleaner(self) -> None:
         if self.config.cleans:
@@ -638,18 +542,16 @@ class Broker:
         from server.links import replication_of, verifications_of
 
         assert self._stores is not None
-        links = replication_of(self, self._stores.cluster, standby=self._standby)
+        links = replication_of(self, self._stores.cluster, standby=self._link)
         self.verifications = verifications_of(self, links)
         self.links = links
         await links.open()
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""
-        config.connections_max_by_ip()
         self.topics.check_defaults(config.log_defaults)
         config.check_fence()
-        if self._tls is not None:
-            await self._tls.check(config)
+        await self.listening.check(config)
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties; returns when no part uses the old values."""
@@ -657,29 +559,14 @@ class Broker:
             self._restart.set()
         if self._cleaning is not None:
             self._cleaning.configure(config)
-        self._limit_connections(config)
         self._expire_producers(config)
         await self.topics.follow_defaults(config.log_defaults)
-        if self._tls is not None:
-            await self._tls.follow(config)
-
-    def _limit_connections(self, config: BrokerConfig) -> None:
-        """Apply the limits on connections."""
-        self._limits.configure(
-            connections_max=config.max_connections,
-            connections_per_ip_max=config.max_connections_per_ip,
-            by_ip=config.connections_max_by_ip(),
-            by_listener=config.limits_by_listener("max_connections"),
-        )
-        self.connection_rates.configure(
-            config.max_connection_creation_rate,
-            config.limits_by_listener("max_connection_creation_rate"),
-        )
+        await self.listening.follow(config)
 
     def _follow_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         """Apply a changed quota; None: it was removed."""
         if key in KEYS_OF_IPS:
-            self.connection_rates.set_ip(entity.name(IP), value)
+            self.listening.rates.set_ip(entity.name(IP), value)
         else:
             self.quotas.set(entity, key, value)
 
@@ -710,25 +597,6 @@ class Broker:
         _log.critical("%s", reason)
         self.failure = reason
         self._failed.set()
-
-    async def _open_http_if_slow(self) -> None:
-        await asyncio.sleep(HTTP_PATIENCE_SECONDS)
-        await self._has_certificates.wait()
-        await self._open_http()
-
-    async def _open_http_now(self) -> None:
-        if self._http_opening is None:
-            return
-        if self._http is None:
-            self._http_opening.cancel()
-            self._http_opening = awaited(self._open_http())
-        await self._http_opening
-
-    async def _open_http(self) -> None:
-        """Open the HTTP endpoint; its libraries are imported here, as that takes longer than a start."""
-        from server.http import open_http
-
-        self._http, self.http_port = await open_http(self)
 
 
 def _close_directory(directory: LogDirectory, is_unclean: bool) -> None:

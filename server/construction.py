@@ -13,7 +13,6 @@ from server.coordination.transactions.coordinator import TransactionCoordinator,
 from server.dispatch import Dispatcher
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
-from server.net.limits import ConnectionLimits
 from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.shared import Shared
 from server.security.sasl.logins import Logins
@@ -129,12 +128,12 @@ def transaction_coordinator_of(broker: Broker) -> TransactionCoordinator:
     )
 
 
-def listeners_of(broker: Broker, limits: ConnectionLimits) -> Listeners:
+def listeners_of(broker: Broker) -> Listeners:
     """Returns the listeners, not yet opened."""
     config = broker.config
     shared = Shared(
         dispatch=Dispatcher(broker),
-        limits=limits,
+        limits=broker.listening.limits,
         memory=broker.requests,
         answers=broker.answers,
         turns=broker.turns,
@@ -144,7 +143,7 @@ def listeners_of(broker: Broker, limits: ConnectionLimits) -> Listeners:
         connections=set(),
         frame_bytes_max=config.socket_request_max_bytes,
         logins=broker.logins if broker.logins.listeners else None,
-        rates=broker.connection_rates,
+        rates=broker.listening.rates,
     )
     return Listeners(
         shared,

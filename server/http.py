@@ -119,7 +119,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
 
 def http_tls(broker: Broker) -> HttpTls | None:
     """Returns the TLS of the endpoint; None if it has none."""
-    listener = broker.tls_of(HTTP)
+    listener = broker.listening.tls_of(HTTP)
     if listener is None:
         return None
     from server.net.http_tls import HttpTls
@@ -131,7 +131,9 @@ def http_logins(broker: Broker) -> HttpLogins | None:
     """Returns the logins of the endpoint's clients; None while the broker starts."""
     if not broker.has_acls:
         return None
-    return HttpLogins(broker.logins.listeners.get(HTTP), broker.logins, broker.tls_of(HTTP))
+    return HttpLogins(
+        broker.logins.listeners.get(HTTP), broker.logins, broker.listening.tls_of(HTTP)
+    )
 
 
 def compaction_of(broker: Broker) -> Compaction | str:
@@ -207,7 +209,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         },
         certificates_expire_seconds={
             name: expires_at.timestamp() - broker.clock.now_ms() / 1000
-            for name, expires_at in broker.certificate_expiries.items()
+            for name, expires_at in broker.listening.certificate_expiries().items()
         },
         node_id=broker.node.node_id,
         address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),

@@ -35,7 +35,7 @@ async def authorizing_broker(directory: Path, **properties: str) -> AsyncIterato
 async def connect_as(served: ServedBroker, principal: Principal) -> RawClient:
     """Returns a connection whose client is authenticated as a principal."""
     client = await served.connect()
-    listeners = served.broker._listeners
+    listeners = served.broker.listening._listeners
     assert listeners is not None
     await client.call(ApiVersionsRequest(), 0, ApiVersionsResponse)  # the broker has accepted it
     port = client._writer.get_extra_info("sockname")[1]

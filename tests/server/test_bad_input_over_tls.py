@@ -65,7 +65,7 @@ class World:
 
     @property
     def connections(self) -> int:
-        return self.served.broker._limits.count
+        return self.served.broker.listening.limits.count
 
 
 @asynccontextmanager
@@ -329,7 +329,7 @@ async def test_wrong_passwords_without_end_cost_one_line_and_no_memory(
         honest = await RawClient.connect(*address)
         assert not (await plain_login(honest)).error_code
         honest.close()
-        await until(lambda: served.broker._limits.count == 0)
+        await until(lambda: served.broker.listening.limits.count == 0)
         assert not served.broker.logins._passwords._remembered
         assert len(served.broker.warnings._recent) == 1
 

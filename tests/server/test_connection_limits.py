@@ -54,7 +54,7 @@ async def test_a_listener_has_its_own_limit_and_the_others_do_not(tmp_path: Path
         for _ in range(3):
             await ping(await served.connect("INTERNAL"))
         first.close()
-        await until(lambda: served.broker._limits.count == 3)
+        await until(lambda: served.broker.listening.limits.count == 3)
         await ping(await served.connect("OUTSIDE"))
 
 
@@ -98,9 +98,9 @@ async def test_the_rate_changes_while_the_broker_runs(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         client = await served.connect()
         await ping(client)
-        assert not served.broker.connection_rates.are_bound
+        assert not served.broker.listening.rates.are_bound
         assert await set_config(client, "max.connection.creation.rate", "3") == ErrorCode.NONE
-        assert served.broker.connection_rates.are_bound
+        assert served.broker.listening.rates.are_bound
 
 
 async def limit_address(served: ServedBroker, value: float | None, name: str | None) -> None:
@@ -120,7 +120,7 @@ async def test_an_address_beyond_its_rate_is_closed_and_admitted_later(
         refused = await served.connect()
         assert await refused.is_closed()
         assert served.broker.probe.listeners["PLAINTEXT"].refused == 1
-        await until(lambda: served.broker._limits.count == 10)
+        await until(lambda: served.broker.listening.limits.count == 10)
         await limit_address(served, None, name)
         await ping(await served.connect())
 
@@ -129,7 +129,7 @@ async def test_quotas_of_addresses_hold_after_a_restart(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await limit_address(served, 1.0, None)
     async with serving_broker(tmp_path) as served:
-        assert served.broker.connection_rates.are_bound
+        assert served.broker.listening.rates.are_bound
 
 
 async def test_a_connection_that_sends_no_request_is_closed(tmp_path: Path) -> None:

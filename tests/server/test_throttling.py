@@ -53,7 +53,7 @@ async def limit(
 
 
 def connections(served: ServedBroker) -> list[Connection]:
-    listeners = served.broker._listeners
+    listeners = served.broker.listening._listeners
     assert listeners is not None
     return list(listeners._shared.connections)
 

@@ -74,7 +74,7 @@ async def ask(client: RawClient) -> None:
 
 
 async def only_connection(served: ServedBroker) -> Connection:
-    listeners = served.broker._listeners
+    listeners = served.broker.listening._listeners
     assert listeners is not None
     # The client may be ready before the broker has handled the last message of the handshake.
     await until(lambda: bool(listeners._shared.connections))
@@ -223,7 +223,7 @@ async def test_a_certificate_of_another_authority_is_refused(
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
                 await ask(await connect(served, certificates.trust(shown)))
         await until(lambda: failures(served) == 2)
-        assert not served.broker._listeners._shared.connections  # type: ignore[union-attr]
+        assert not served.broker.listening._listeners._shared.connections  # type: ignore[union-attr]
 
     # Later ones within a minute are counted, not logged.
     (line,) = [each for each in caplog.messages if "TLS handshake failed" in each]
@@ -247,7 +247,7 @@ async def test_a_refused_client_gets_the_alert_that_says_why(
             context.maximum_version = version
             with pytest.raises(ssl.SSLError, match=f"ALERT_{alert}"):
                 await ask(await connect(served, context))
-        await until(lambda: served.broker._limits.count == 0)
+        await until(lambda: served.broker.listening.limits.count == 0)
 
 
 async def test_a_refused_client_that_stays_is_closed_after_its_alert(
@@ -258,7 +258,7 @@ async def test_a_refused_client_that_stays_is_closed_after_its_alert(
         with socket.create_connection(served.broker.addresses["SSL"]) as staying:
             staying.sendall(b"\x16\x03\x01\xff\xff" + bytes(99))
             await until(lambda: failures(served) == 1)
-            await until(lambda: served.broker._limits.count == 0)
+            await until(lambda: served.broker.listening.limits.count == 0)
             assert staying.recv(99) == b"\x15\x03\x03\x00\x02\x02\x16"
 
 
@@ -275,7 +275,7 @@ async def test_a_client_without_tls_is_closed_and_counted(
         client.close()
         await until(lambda: failures(served) == 1)
         await ask(await connect(served, certificates.trust()))
-        assert served.broker._limits.count == 1
+        assert served.broker.listening.limits.count == 1
 
     assert len([each for each in caplog.messages if "TLS handshake failed" in each]) == 1
 
@@ -304,11 +304,11 @@ async def test_a_client_that_dies_in_its_handshake_is_forgotten(
         with socket.create_connection(address) as dying, socket.create_connection(address) as mute:
             dying.sendall(first[: len(first) // 2])
             mute.sendall(first)
-            await until(lambda: served.broker._limits.count == 2)
+            await until(lambda: served.broker.listening.limits.count == 2)
             dying.close()
             # The mute one is closed after ssl.handshake.timeout.ms.
             await until(lambda: failures(served) == 2)
-        assert served.broker._limits.count == 0
+        assert served.broker.listening.limits.count == 0
 
 
 async def test_a_client_that_resets_before_its_handshake_leaves_no_socket(
@@ -354,7 +354,7 @@ async def test_a_stop_does_not_wait_for_unfinished_handshakes(
 ) -> None:
     async with serving_tls(tmp_path, certificates, ssl_handshake_timeout_ms="3600000") as served:
         mute = socket.create_connection(served.broker.addresses["SSL"])
-        await until(lambda: served.broker._limits.count == 1)
+        await until(lambda: served.broker.listening.limits.count == 1)
     mute.close()
 
 
@@ -371,8 +371,8 @@ async def test_a_stop_sends_the_answers_of_requests_that_it_has_received(
         connection = await only_connection(served)
         await until(lambda: connection._outbox is not None and connection._outbox.pending_bytes > 0)
 
-        assert served.broker._listeners is not None
-        stopping = asyncio.ensure_future(served.broker._listeners.stop(grace_s=20))
+        assert served.broker.listening._listeners is not None
+        stopping = asyncio.ensure_future(served.broker.listening._listeners.stop(grace_s=20))
         data = only_fetched(await client.receive(FetchResponse, 12, sent))
         assert isinstance(data.records, memoryview)
         assert len(data.records) > 3_000_000
@@ -385,11 +385,11 @@ async def test_unfinished_handshakes_count_against_the_limits(
 ) -> None:
     async with serving_tls(tmp_path, certificates, max_connections="1") as served:
         with socket.create_connection(served.broker.addresses["SSL"]):
-            await until(lambda: served.broker._limits.count == 1)
+            await until(lambda: served.broker.listening.limits.count == 1)
             second = await RawClient.connect(*served.broker.addresses["SSL"])
             assert await second.is_closed()
             second.close()
-        await until(lambda: served.broker._limits.count == 0)
+        await until(lambda: served.broker.listening.limits.count == 0)
         await ask(await connect(served, certificates.trust()))
 
 
@@ -455,7 +455,7 @@ async def test_a_changed_file_gives_new_connections_the_new_certificate(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with serving_tls(tmp_path, certificates) as served:
-        tls = served.broker._tls
+        tls = served.broker.listening._tls
         assert tls is not None
         before = await connect(served, certificates.trust())
         await tls.reload_changed()
@@ -475,7 +475,7 @@ async def test_a_damaged_new_store_is_refused_and_the_old_certificate_stays(
     tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving_tls(tmp_path, certificates) as served:
-        tls = served.broker._tls
+        tls = served.broker.listening._tls
         assert tls is not None
         before = await connect(served, certificates.trust())
 

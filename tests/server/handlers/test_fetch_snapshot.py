@@ -158,7 +158,7 @@ async def test_a_fetch_at_the_end_is_answered_by_the_next_change(tmp_path: Path)
         store = served.broker.metadata_log
         request = fetch(store.log_end, store.term, wait_ms=60_000)
         waiting = asyncio.create_task(fetched(client, request))
-        listeners = served.broker._listeners
+        listeners = served.broker.listening._listeners
         assert listeners is not None
         connections = listeners._shared.connections
         while not any(each._parked for each in connections):  # noqa: ASYNC110 - it tells nobody

@@ -46,7 +46,7 @@ WRONG_PASSWORD = "Authentication failed: Invalid username or password"
 
 def connection_of(served: ServedBroker) -> Connection:
     """Returns the only connection to the SASL listener."""
-    listeners = served.broker._listeners
+    listeners = served.broker.listening._listeners
     assert listeners is not None
     (found,) = (each for each in listeners._shared.connections if each.sasl is not None)
     return found

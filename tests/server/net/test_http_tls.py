@@ -67,7 +67,7 @@ async def test_clients_reach_the_endpoint_over_tls_only(
         client.send_bytes(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await client._reader.read() == b""
         client.close()
-        assert "HTTP" in served.broker.certificate_expiries
+        assert "HTTP" in served.broker.listening.certificate_expiries()
 
 
 async def test_a_certificate_names_the_client(tmp_path: Path, certificates: Certificates) -> None:
@@ -95,12 +95,12 @@ async def test_a_new_certificate_is_shown_without_a_restart(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     async with https_broker(tmp_path, certificates) as served:
-        before = served.broker.tls_of("HTTP")
+        before = served.broker.listening.tls_of("HTTP")
         assert before is not None
         first = before.context
         certificates.broker()
-        assert served.broker._tls is not None
-        await served.broker._tls.reload_changed()
+        assert served.broker.listening._tls is not None
+        await served.broker.listening._tls.reload_changed()
 
         assert before.context is not first
         assert await status_of(served, "/health/live", certificates.trust()) == 200

@@ -241,7 +241,7 @@ async def test_a_broker_that_waits_can_be_fenced_by_hand_and_stops_asking(world:
 
         assert isinstance(waiting.broker.fence, Fence)
         assert waiting.broker.fence.by == "by-hand"
-        assert waiting.broker._peer_wait is None
+        assert waiting.broker.succession._peer_wait is None
 
 
 async def test_a_fenced_broker_asks_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
