@@ -152,7 +152,7 @@ async def _delete(
         for topic, refused in zip(found.values(), outcomes, strict=True)
         if refused is None
     }
-    await context.broker.offsets.topics_deleted(gone)
+    await context.broker.offsets.expiry.topics_deleted(gone)
     async for name in context.pace.paced(gone):
         context.broker.probe.topic_deleted(name)
         context.broker.cleaner_counts.topic_deleted(name)

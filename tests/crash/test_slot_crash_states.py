@@ -130,7 +130,7 @@ class SlotsOnDisk:
             at: (offset, INVALIDATED_MS if offset < RECORDS else time_ms)
             for at, (offset, time_ms) in self.after.items()
         }
-        await self._offsets.expire()
+        await self._offsets.expiry.expire()
 
     def _check_holds(self) -> None:
         for partition, (offset, time_ms) in self.after.items():

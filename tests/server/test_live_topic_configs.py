@@ -437,10 +437,10 @@ async def compaction_hold_max_ms(path: Path) -> None:
             await topic.produce()
         await commit_of_a_link(topic, NOW_MS - DAY_MS)
         offsets, holds = topic.served.broker.offsets, topic.served.broker.groups.holds
-        await offsets.expire()
+        await offsets.expiry.expire()
         assert holds.hold_of(topic.log).offset == 1
         await topic.set("compaction.hold.max.ms", str(HOUR_MS))
-        await offsets.expire()
+        await offsets.expiry.expire()
         assert holds.hold_of(topic.log) == NO_HOLD
 
 

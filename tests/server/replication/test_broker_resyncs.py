@@ -50,7 +50,7 @@ async def lose_a_tombstone(source: ServedBroker, target: ServedBroker, **setting
     await until_slot(source, 2)
     while not source.broker.groups.holds.invalidated_total:
         # A slot that was committed in this millisecond has not stalled yet.
-        await source.broker.offsets.expire()
+        await source.broker.offsets.expiry.expire()
     await source.broker.topics.alter("t", lambda _, __: {"cleanup.policy": "compact"})
     await target.broker.replication.pause(LINK, is_paused=False)
 

@@ -871,7 +871,7 @@ async def test_a_mirror_whose_slot_no_longer_holds_stops_and_starts_over_when_ma
         await source.produce("t", batch_of([(b"a", None)]))
         await source.broker.topics.alter("t", lambda old, _: {**old, "compaction.hold.max.ms": "1"})
         await until_slot(source, 1)
-        await source.broker.offsets.expire()
+        await source.broker.offsets.expiry.expire()
         assert source.broker.groups.holds.invalidated_total == 1
 
         await target.broker.replication.pause(LINK, is_paused=False)
@@ -894,7 +894,7 @@ async def test_a_mirror_with_records_stops_if_the_source_has_lost_its_slot(tmp_p
         async with serving_broker(tmp_path / "target") as target:
             await link(target, source)
             await until_equal(source, target)
-        await source.broker.offsets.topics_deleted({"t"})
+        await source.broker.offsets.expiry.topics_deleted({"t"})
         await source.produce("t", batch_of([(b"a", None)]))
 
         async with serving_broker(tmp_path / "target") as target:

@@ -209,12 +209,12 @@ async def test_a_slot_without_progress_is_invalidated_and_says_so(
         await with_records(served, compaction_hold_max_ms=str(DAY_MS))
         now_ms = served.broker.clock.now_ms()
         await commits(served, slot(5, at_ms=now_ms - DAY_MS + 60_000))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
         assert hold(served).offset == 5
 
         await commits(served, slot(6, at_ms=now_ms - DAY_MS))
         with caplog.at_level(logging.WARNING):
-            await served.broker.offsets.expire()
+            await served.broker.offsets.expiry.expire()
 
         assert hold(served) == NO_HOLD
         assert "no longer holds the tombstones of t-0: it has stayed at offset 6" in caplog.text
@@ -223,7 +223,7 @@ async def test_a_slot_without_progress_is_invalidated_and_says_so(
     async with serving_broker(tmp_path) as served:
         await served.broker.groups.table.loads.loaded()
         assert (hold(served), stored(served)) == (NO_HOLD, (6, INVALIDATED_MS))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
         assert served.broker.groups.holds.invalidated_total == 0
 
 
@@ -231,7 +231,7 @@ async def test_a_slot_with_nothing_more_to_read_is_never_invalidated(tmp_path: P
     async with serving_broker(tmp_path) as served:
         await with_records(served)
         await commits(served, slot(9))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
         assert hold(served).offset == 9
 
 
@@ -239,7 +239,7 @@ async def test_a_topic_that_is_not_compacted_invalidates_no_slot(tmp_path: Path)
     async with serving_broker(tmp_path) as served:
         await with_records(served, cleanup_policy="delete")
         await commits(served, slot(5))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
         assert stored(served) == (5, LONG_AGO_MS)
 
 
@@ -247,7 +247,7 @@ async def test_a_link_whose_slot_was_invalidated_can_only_start_over(tmp_path: P
     async with serving_broker(tmp_path) as served:
         await with_records(served)
         await commits(served, slot(5))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
 
         assert await commits(served, slot(8)) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert await commits(served, slot(5)) is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -262,7 +262,7 @@ async def test_an_ordinary_group_holds_again_once_it_moves(tmp_path: Path) -> No
     async with serving_broker(tmp_path) as served:
         await with_records(served, compaction_hold_groups="billing")
         await commits(served, slot(5, group="billing"), "billing")
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
 
         now_ms = served.broker.clock.now_ms()
         await commits(served, slot(5, group="billing", at_ms=now_ms), "billing")
@@ -278,7 +278,7 @@ async def test_slots_do_not_expire_and_other_offsets_of_the_group_do(tmp_path: P
         await commits(served, commit(0, 3, group=LINK, topic="gone", commit_timestamp=LONG_AGO_MS))
         await commits(served, slot(9, group="g"), "g")
 
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
 
         offsets = served.broker.offsets.fetch(LINK)
         assert not isinstance(offsets, ErrorCode)
@@ -360,7 +360,7 @@ async def test_a_links_commit_does_not_overtake_the_invalidation_of_its_slot(
         now_ms = served.broker.clock.now_ms()
         appends = HeldAppends(monkeypatch)
 
-        expiry = asyncio.create_task(served.broker.offsets.expire())
+        expiry = asyncio.create_task(served.broker.offsets.expiry.expire())
         await appends.next_of(expiry)
         late = asyncio.create_task(commits(served, slot(8, at_ms=now_ms)))
         await appends.next_of(late)
@@ -383,7 +383,7 @@ async def test_a_slot_whose_commit_is_on_its_way_is_not_invalidated(
 
         early = asyncio.create_task(commits(served, slot(8, at_ms=now_ms)))
         await appends.next_of(early)
-        expiry = asyncio.create_task(served.broker.offsets.expire())
+        expiry = asyncio.create_task(served.broker.offsets.expiry.expire())
         await appends.next_of(expiry)
         appends.release()
         await expiry

@@ -92,7 +92,7 @@ async def test_expired_offsets_go_and_so_does_a_group_of_which_nothing_is_left(
         old, young = commit(0, 5, commit_timestamp=7), commit(1, 6, commit_timestamp=now_ms)
         await offsets.commit("g", OUTSIDE, [old, young])
         await offsets.commit("h", OUTSIDE, [commit(0, 5, group="h", commit_timestamp=7)])
-        await offsets.expire()
+        await offsets.expiry.expire()
         assert await committed(served) == {("t", 1): 6}
         assert [entry.group.group_id for entry in served.broker.groups.table.entries()] == ["g"]
 
@@ -104,7 +104,7 @@ async def test_expired_offsets_go_and_so_does_a_group_of_which_nothing_is_left(
 async def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5), commit(0, 6, topic="u")])
-        await served.broker.offsets.topics_deleted({"t"})
+        await served.broker.offsets.expiry.topics_deleted({"t"})
         assert await committed(served) == {("u", 0): 6}
 
 
@@ -113,7 +113,7 @@ async def test_what_is_being_committed_for_a_topic_goes_with_it(tmp_path: Path) 
         offsets = served.broker.offsets
         await served.broker.groups.topic.ensure()
         await asyncio.gather(
-            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.topics_deleted({"t"})
+            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.expiry.topics_deleted({"t"})
         )
         assert await committed(served) == {}
 
@@ -123,7 +123,7 @@ async def test_offsets_that_are_still_being_read_go_with_their_topic_too(tmp_pat
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
 
     async with serving_broker(tmp_path) as served:
-        await served.broker.offsets.topics_deleted({"t"})
+        await served.broker.offsets.expiry.topics_deleted({"t"})
         assert await committed(served) == {}
 
 
@@ -132,7 +132,7 @@ async def test_more_offsets_than_a_batch_takes_are_forgotten(tmp_path: Path) -> 
         for start in (0, 1000, 2000):
             records = [commit(n, 5) for n in range(start, start + 1000)]
             await served.broker.offsets.commit("g", OUTSIDE, records)
-        await served.broker.offsets.topics_deleted({"t"})
+        await served.broker.offsets.expiry.topics_deleted({"t"})
         assert await committed(served) == {}
 
 
@@ -167,7 +167,7 @@ async def test_of_a_group_of_consumers_only_topics_go_that_nobody_is_subscribed_
             ("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
             ("u", 0): ErrorCode.NONE,
         }
-        await offsets.expire()
+        await offsets.expiry.expire()
         assert await committed(served) == {("t", 0): 5}
 
 
@@ -277,7 +277,7 @@ async def test_a_transaction_of_several_groups_ends_for_all_of_them(tmp_path: Pa
 async def test_offsets_that_wait_for_a_transaction_keep_their_group(tmp_path: Path) -> None:
     async with serving_broker(tmp_path, offsets_retention_minutes="1") as served:
         await commit_in_transaction(served, commit(0, 6, commit_timestamp=7))
-        await served.broker.offsets.expire()
+        await served.broker.offsets.expiry.expire()
         assert len(served.broker.groups.table) == 1
         await end_transaction(served.broker, "g", PRODUCER, is_commit=False)
         assert len(served.broker.groups.table) == 0
@@ -295,7 +295,7 @@ async def test_what_waits_for_a_transaction_is_deleted_with_the_rest(
             case "group":
                 assert await broker.groups.delete("g") == ErrorCode.NONE
             case "topic":
-                await broker.offsets.topics_deleted({"t"})
+                await broker.offsets.expiry.topics_deleted({"t"})
             case _:
                 await broker.offsets.delete("g", [("t", 0), ("t", 1)])
         await end_transaction(broker, "g", PRODUCER, is_commit=True)
