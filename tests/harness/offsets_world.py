@@ -15,6 +15,7 @@ from protocol.internal_topics.group_records import (
     read_record,
 )
 from protocol.records.record_batch import read_records
+from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.broker import Broker
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
@@ -27,7 +28,7 @@ from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.log.sync_rounds import SyncRounds
 from storage.segment.reader import Isolation
-from tests.harness.served_broker import NOW_MS
+from tests.harness.served_broker import NOW_MS, ServedBroker
 from tests.harness.topics_world import FixedClock, World, opened
 
 LOADING = Executor("loading", threads=1)
@@ -45,6 +46,18 @@ def commit(
 def tombstones(group: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord, ...]:
     """Returns the tombstones for a group's offsets, as one batch."""
     return tuple(itertools.chain.from_iterable(tombstone_batches(group, keys)))
+
+
+async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, int], int]:
+    """Returns a group's offsets by topic and partition, once groups are loaded."""
+    await served.broker.groups.table.loads.loaded()
+    offsets = served.broker.offsets.fetch(group)
+    assert not isinstance(offsets, ErrorCode)
+    return {
+        (topic, partition): found.offset
+        for topic, partitions in offsets.by_topic().items()
+        for partition, found in partitions.items()
+    }
 
 
 @asynccontextmanager
