@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -58,6 +59,13 @@ async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, i
         for topic, partitions in offsets.by_topic().items()
         for partition, found in partitions.items()
     }
+
+
+async def until_appended(served: ServedBroker, group: str = "g") -> None:
+    """Wait until a commit of a group is appended. It is not durable before the loop's next turn."""
+    entries = served.broker.groups.table.entries
+    while not any(each.commits for each in entries() if each.group.group_id == group):  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.events import Join, MemberProtocol, Sync
 from server.coordination.groups.offset_checks import Claim
 from server.coordination.producer import Producer
-from tests.harness.offsets_world import commit, committed, end_transaction
+from tests.harness.offsets_world import commit, committed, end_transaction, until_appended
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 OUTSIDE = Claim()
@@ -396,10 +396,10 @@ async def test_a_deleted_group_is_gone_with_what_was_being_committed(tmp_path: P
     async with serving_broker(tmp_path) as served:
         offsets = served.broker.offsets
         await offsets.commit("g", OUTSIDE, [commit(0, 5)])
-        codes = await asyncio.gather(
-            offsets.commit("g", OUTSIDE, [commit(1, 6)]), served.broker.groups.delete("g")
-        )
-        assert list(codes) == [ErrorCode.NONE, ErrorCode.NONE]
+        committing = asyncio.create_task(offsets.commit("g", OUTSIDE, [commit(1, 6)]))
+        await until_appended(served)
+        assert await served.broker.groups.delete("g") == ErrorCode.NONE
+        assert await committing == ErrorCode.NONE
         assert len(served.broker.groups.table) == 0
 
     async with serving_broker(tmp_path) as served:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.offset_checks import OUTSIDE
-from tests.harness.offsets_world import commit, committed
+from tests.harness.offsets_world import commit, committed, until_appended
 from tests.harness.served_broker import serving_broker
 
 
@@ -40,9 +41,10 @@ async def test_what_is_being_committed_for_a_topic_goes_with_it(tmp_path: Path) 
     async with serving_broker(tmp_path) as served:
         offsets = served.broker.offsets
         await served.broker.groups.topic.ensure()
-        await asyncio.gather(
-            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.expiry.topics_deleted({"t"})
-        )
+        committing = asyncio.create_task(offsets.commit("g", OUTSIDE, [commit(0, 5)]))
+        await until_appended(served)
+        await offsets.expiry.topics_deleted({"t"})
+        assert await committing == ErrorCode.NONE
         assert await committed(served) == {}
 
 
