@@ -228,5 +228,4 @@ async def test_the_sweep_catches_an_invalidation_that_counts_before_it_is_writte
         yield
 
     monkeypatch.setattr(TombstoneHolds, "ending", hasty)
-    with pytest.raises(AssertionError, match=r"seed 1, state .*: stall"):
-        await SWEEP.run(1, 200)
+    assert ": stall" in await SWEEP.first_wrong_state()
