@@ -549,6 +549,7 @@ class Broker:
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""
+        config.connections_max_by_ip()
         self.topics.check_defaults(config.log_defaults)
         config.check_fence()
         await self.listening.check(config)
@@ -559,6 +560,7 @@ class Broker:
             self._restart.set()
         if self._cleaning is not None:
             self._cleaning.configure(config)
+        self.listening.limit(config)
         self._expire_producers(config)
         await self.topics.follow_defaults(config.log_defaults)
         await self.listening.follow(config)

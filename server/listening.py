@@ -91,14 +91,12 @@ class Listening:
             self.addresses[advertised.name] = (advertised.host, advertised.port)
 
     async def check(self, config: BrokerConfig) -> None:
-        """Check a changed configuration. Raises ConfigError."""
-        config.connections_max_by_ip()
+        """Check the certificates of a changed configuration. Raises ConfigError."""
         if self._tls is not None:
             await self._tls.check(config)
 
     async def follow(self, config: BrokerConfig) -> None:
-        """Apply a changed configuration, with the certificates that it names now."""
-        self.limit(config)
+        """Use the certificates that a changed configuration names."""
         if self._tls is not None:
             await self._tls.follow(config)
 

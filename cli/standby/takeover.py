@@ -173,6 +173,8 @@ class Takeover:
             missing.append("metadata: not all entries of the source are here")
         elif not missing:
             await self._whole.forget_gone(is_final=True)
+            # What was put aside may be a topic of the source, which has to be copied once more.
+            missing = behind(ends, self._whole.ends() | copied)
         return [*missing, *self._whole.unsure()]
 
     async def _promotion(self, missing: list[str], *, is_forced: bool) -> Promotion:

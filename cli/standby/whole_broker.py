@@ -3,7 +3,7 @@
 The copies of the metadata and of the coordinators' topics are beside it (`following.py`,
 `coordinator_following.py`). Topics that the source has deleted are deleted here, once the followed
 metadata no longer has them either: what the link is answered alone could be late. In the directory of an
-old primary, topics that the source never had are put aside.
+old primary, topics are put aside if the metadata never had them, or had them with fewer partitions.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ class WholeBroker:
         # State
         self._broker: Broker | None = None
         self._known: set[uuid.UUID] = set()
-        """Topics that the followed metadata has had."""
+        """Topics that the followed metadata has had since the start, with all of their partitions."""
+        self._knows_node_id = False
+        """Whether the leader's node.id was compared with that of this standby."""
+        self._forgetting = asyncio.Lock()
+        """Held from the look at the topics until those that are gone are forgotten."""
 
     @property
     def is_following(self) -> bool:
@@ -83,10 +87,8 @@ class WholeBroker:
         Raises:
             CommandFailed: the broker cannot start or continue; the text says why.
         """
-        while self._progress.cluster_id is None:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_SECONDS / 4)
+        config = replace(self._config, cluster_id=await self._cluster_id())
         self._check_node_id()
-        config = replace(self._config, cluster_id=self._progress.cluster_id)
         broker = Broker(config, files=self._files, clock=SystemClock(), standby=self._link)
         self._broker = broker
         try:
@@ -97,11 +99,29 @@ class WholeBroker:
             try:
                 await asyncio.wait_for(broker.wait_failed(), LOOK_SECONDS)
             except TimeoutError:
+                self._check_node_id()
                 if self._progress.state is State.CURRENT:
                     await self.forget_gone()
                 self._progress.mirrors_answered(self.facts())
                 continue
             raise CommandFailed(EXIT_FAILED, broker.failure or "the broker has failed")
+
+    async def _cluster_id(self) -> str:
+        """Returns the source's cluster, once the broker may start.
+
+        The first time the leader must have said its node.id. Later the broker starts also without the
+        leader, because it may have to take over.
+        """
+        progress = self._progress
+        while True:
+            is_known = progress.leader_node_id is not None or self._has_node_id()
+            if progress.cluster_id is not None and is_known:
+                return progress.cluster_id
+            await asyncio.sleep(LOOK_SECONDS / 4)
+
+    def _has_node_id(self) -> bool:
+        """Returns whether the directory has a node.id, which cannot be changed any more."""
+        return self._files.exists(join(self._config.metadata_directory, META_PROPERTIES))
 
     def _check_node_id(self) -> None:
         """Refuse the leader's node.id, as long as it can be changed.
@@ -112,14 +132,17 @@ class WholeBroker:
         Raises:
             CommandFailed: it is the leader's.
         """
-        config, node_id = self._config, self._config.node_id
-        if self._progress.leader_node_id != node_id:
+        node_id, leaders = self._config.node_id, self._progress.leader_node_id
+        if self._knows_node_id or leaders is None:
+            return
+        self._knows_node_id = True
+        if leaders != node_id:
             return
         text = (
             f"node.id {node_id} is also that of the broker at {self._progress.leader}, so clients may"
             " wait for that one for ever once this standby has taken over"
         )
-        if not self._files.exists(join(config.metadata_directory, META_PROPERTIES)):
+        if not self._has_node_id():
             raise CommandFailed(EXIT_FAILED, f"{text}: set another node.id in --config")
         _log.warning("%s", text)
 
@@ -219,9 +242,12 @@ class WholeBroker:
             is_final: whether the source is fenced, and the metadata have all of its entries. Else a
                 topic may be newer than the metadata, and the source must also say that it is gone.
         """
-        if self._broker is None:
-            return
-        topics = self._broker.topics.all()
+        async with self._forgetting:
+            if self._broker is not None:
+                await self._forget_gone(self._broker, is_final=is_final)
+
+    async def _forget_gone(self, broker: Broker, *, is_final: bool) -> None:
+        topics = broker.topics.all()
         if self._has_led:
             unknown = [each for each in topics if each.id not in self._known]
             self._known |= {
@@ -236,7 +262,7 @@ class WholeBroker:
                 last_copies.append(topic)
             elif not count:
                 gone.append(topic)
-        replication, name = self._broker.replication, self._link.name
+        replication, name = broker.replication, self._link.name
         await replication.forget(name, gone, keeps_files=False)
         await replication.forget(name, last_copies, keeps_files=True)
 

@@ -112,7 +112,8 @@ class SourceCopier:
         """
         Args:
             address: the broker's advertised host:port.
-            led: returns the mirrors of the partitions that it leads, as far as the link knows.
+            led: returns the mirrors of its share of the partitions that the broker leads, as far as the
+                link knows.
             pace: how fast all copiers of the link may be together.
         """
         # Constant after construction

@@ -1,9 +1,9 @@
-"""One link: finds the source's topics, makes their mirrors, and runs a copier for each of its brokers.
+"""One link: finds the source's topics, makes their mirrors, and runs copiers for each of its brokers.
 
     every 30 s, or when a copier asks   topics, partitions, properties, leaders and ACLs of the source
     every second                        slots that have changed: how far each mirror is, as a group's
                                         offsets
-    always                              copiers, one for each broker of the source (`copying.py`)
+    always                              copiers, some for each broker of the source (`copying.py`)
     every 10 s                          committed offsets of the source's groups (`group_sync.py`)
 
 A source that is fenced has no coordinator: a standby's link then copies without slots, and looks at the
@@ -300,15 +300,33 @@ class Link:
             self._letting_go.add(topic)
             ends = dict[TopicPartition, Offset]()
             try:
-                for partition in [each for each in self._mirrors if each.topic == topic]:
-                    mirror = self._mirrors.pop(partition)
-                    self._promoted.append(mirror)
-                    mirror.happened(Event.STOP)
+                for mirror in self._stopped(topic):
                     await self._writer.finish(mirror)
-                    ends[partition] = mirror.log.high_watermark
+                    ends[mirror.log.topic_partition] = mirror.log.high_watermark
                 yield await self._groups.settle(topic, ends)
             finally:
                 self._letting_go.discard(topic)
+
+    @asynccontextmanager
+    async def dropping(self, topic: str) -> AsyncIterator[None]:
+        """Stop to copy a topic; within the context it is deleted or put aside. Its logs stay as they
+        are."""
+        self._letting_go.add(topic)
+        try:
+            for mirror in self._stopped(topic):
+                await self._writer.drop_copy(mirror)
+            yield
+        finally:
+            self._letting_go.discard(topic)
+
+    def _stopped(self, topic: str) -> list[Mirror]:
+        """Stop the mirrors of a topic. Returns them; the last append of each may not be over."""
+        mirrors = self.mirrors_of(topic)
+        for mirror in mirrors:
+            del self._mirrors[mirror.log.topic_partition]
+            mirror.happened(Event.STOP)
+        self._promoted += mirrors
+        return mirrors
 
     # ---------------------------------------------------------------- following
 

@@ -277,8 +277,8 @@ class Replication:
             return missing
 
     async def forget(self, name: str, topics: Sequence[Topic], *, keeps_files: bool) -> None:
-        """Delete mirrors whose topics the source does not have. Only for a standby, which knows that
-        from the followed metadata.
+        """Delete mirrors that have no topic at the source, or another one than they had. Only for a
+        standby, which knows that from the followed metadata.
 
         Args:
             keeps_files: put them aside, because they may be the last copies.
@@ -294,12 +294,14 @@ class Replication:
                 found = self._topics.get(each.name)
                 if found is None or found.id != each.id:
                     continue  # It is gone already, and its name may be another topic's.
-                async with link.letting_go(each.name):
+                async with link.dropping(each.name):
                     delete = self._topics.put_aside if keeps_files else self._topics.delete
                     refused = await delete(found)
                 if refused is None:
                     verb = "put aside" if keeps_files else "deleted"
-                    text = "link %s: %s %s, which the source does not have"
+                    text = (
+                        "link %s: %s %s, which the source does not have with all of its partitions"
+                    )
                     _log.warning(text, name, verb, each.name)
             link.look_again()
 

@@ -6,7 +6,8 @@
     3  the files, in every directory that is in service
     4  the node's store forgets them, once no directory can have any of their files
 
-A topic that is put aside goes the same way, but in step 3 its directories only get another name.
+A topic that is put aside goes the same way, but in step 3 its directories only get another name, and the
+caller waits for that. The same topic may come back, with its id: it is not created before step 4.
 
 Only a topic of step 1 that is not in the cluster's store loses its files. Without step 1, a cluster's
 store that was restored from an old backup would cost the files of all newer topics. A crash before
@@ -40,6 +41,8 @@ BATCH_TOPICS = 200
 
 DeletedTopic = tuple[str, uuid.UUID]
 """The name and id of a deleted topic."""
+Work = Callable[[LogDirectory, Sequence[DeletedTopic]], None]
+"""What is done with the files of topics in one directory."""
 
 
 @loop_thread
@@ -47,8 +50,8 @@ class TopicDeletion:
     """Deletes topics from the store and the directories; only `Topics` calls it."""
 
     __slots__ = (
-        "_directories", "_executor", "_files", "_has_all_directories", "_is_stopping", "_node_store",
-        "_removals", "_store",
+        "_administration", "_directories", "_executor", "_files", "_has_all_directories",
+        "_is_stopping", "_node_store", "_removals", "_store", "_unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -58,18 +61,27 @@ class TopicDeletion:
         directories: Sequence[LogDirectory],
         executor: Executor,
         *,
+        administration: Executor,
         files: FileSystem,
         has_all_directories: bool,
     ) -> None:
+        """
+        Args:
+            executor: the threads that remove files; a removal may take minutes.
+            administration: the threads that rename directories.
+        """
         # Constant after construction
         self._store = store
         self._node_store = node_store
         self._directories = directories
         self._executor = executor
+        self._administration = administration
         self._files = files
         self._has_all_directories = has_all_directories
         # State
         self._removals: set[asyncio.Task[None]] = set()
+        self._unfinished: set[uuid.UUID] = set()
+        """Topics of which a directory may have files under their old name."""
         self._is_stopping = False
 
     async def mark(self, topics: Sequence[Topic], *, keeps_files: bool = False) -> None:
@@ -101,13 +113,34 @@ class TopicDeletion:
                 for entry in (await self._node_store.range(prefix)).entries
             ]
             topics = [(name, topic_id) for name, topic_id in noted if topic_id not in kept]
-            self.remove_later(topics, keeps_files=prefix == PUT_ASIDE)
+            if prefix == PUT_ASIDE:
+                await self.put_aside(topics)
+            else:
+                self.remove_later(topics)
 
-    def remove_later(self, topics: Sequence[DeletedTopic], *, keeps_files: bool = False) -> None:
-        """Start to remove, or rename, the files of topics that are marked so."""
-        if topics and not self._is_stopping:
-            name = "putting topics aside" if keeps_files else "topic removal"
-            spawn(self._remove(topics, keeps_files=keeps_files), name, among=self._removals)
+    def remove_later(self, topics: Sequence[DeletedTopic]) -> None:
+        """Start to remove the files of deleted topics."""
+        self._start(topics, self._remove_from, self._executor)
+
+    async def put_aside(self, topics: Sequence[DeletedTopic]) -> None:
+        """Rename the directories of topics that are marked so. What fails is logged, and the next start
+        tries it again."""
+        task = self._start(topics, self._put_aside_in, self._administration)
+        if task is not None:
+            await asyncio.wait([task])
+
+    def is_unfinished(self, topic_id: uuid.UUID) -> bool:
+        """Returns whether a directory may still have files of a topic that is gone. If it were created
+        again now, they would be taken for the new one's, and its own for theirs."""
+        return topic_id in self._unfinished
+
+    def _start(
+        self, topics: Sequence[DeletedTopic], work: Work, executor: Executor
+    ) -> asyncio.Task[None] | None:
+        self._unfinished |= {topic_id for _, topic_id in topics}
+        if not topics or self._is_stopping:
+            return None
+        return spawn(self._remove(topics, work, executor), "topic removal", among=self._removals)
 
     async def finish(self) -> None:
         """Wait until all running removals have ended."""
@@ -119,24 +152,22 @@ class TopicDeletion:
         self._is_stopping = True
         await self.finish()
 
-    async def _remove(self, topics: Sequence[DeletedTopic], *, keeps_files: bool) -> None:
-        """Remove deleted topics' files; leave those that fail, or are offline, to the next start."""
-        work = self._put_aside_in if keeps_files else self._remove_from
+    async def _remove(self, topics: Sequence[DeletedTopic], work: Work, executor: Executor) -> None:
+        """Remove, or rename, topics' files; leave those that fail, or are offline, to the next start."""
         for start in range(0, len(topics), BATCH_TOPICS):
             if not self._is_stopping:
-                await self._remove_some(topics[start : start + BATCH_TOPICS], work)
+                await self._remove_some(topics[start : start + BATCH_TOPICS], work, executor)
 
     async def _remove_some(
-        self,
-        topics: Sequence[DeletedTopic],
-        work: Callable[[LogDirectory, Sequence[DeletedTopic]], None],
+        self, topics: Sequence[DeletedTopic], work: Work, executor: Executor
     ) -> None:
         online = [each for each in self._directories if each.offline_reason is None]
         try:
             for directory in online:
-                await self._executor.run(work, directory, topics)
+                await executor.run(work, directory, topics)
             if self._has_all_directories and len(online) == len(self._directories):
                 await self._forget([topic_id_text(topic_id) for _, topic_id in topics])
+                self._unfinished -= {topic_id for _, topic_id in topics}
         except StorageError as error:
             names = ", ".join(name for name, _ in topics)
             _log.warning("%s: could not remove, or put aside, all files yet: %s", names, error)
@@ -157,5 +188,9 @@ class TopicDeletion:
 
     @any_thread
     def _put_aside_in(self, directory: LogDirectory, topics: Sequence[DeletedTopic]) -> None:
-        for path in directory.put_topics_aside(topics):
-            _log.warning("%s: no longer a topic's; remove it when nobody needs its records", path)
+        for topic in topics:
+            for path in directory.put_topics_aside([topic]):
+                text = "%s: no longer a topic's; remove it when nobody needs its records"
+                _log.warning(text, path)
+        # As above, also for what an earlier run has renamed.
+        self._files.sync_directory(directory.path)

@@ -117,6 +117,7 @@ class Topics(TopicTable):
             node_store,
             directories,
             removals,
+            administration=administration,
             files=files,
             has_all_directories=has_all_directories,
         )
@@ -258,6 +259,7 @@ class Topics(TopicTable):
         answers = await planned_topics(
             new_topics, self._names_by_key, defaults, new_id=self._new_id, pace=pace, admit=admit
         )
+        answers = [self._unless_unfinished(each) for each in answers]
         if validate_only:
             return answers
         made: dict[str, Topic | TopicRefused] = {}
@@ -410,11 +412,21 @@ class Topics(TopicTable):
         return await self._work.exclusively(names, until_s, work, len(topics), pace=pace)
 
     async def put_aside(self, topic: Topic) -> TopicRefused | None:
-        """Delete one topic, but keep its files: its directories are renamed in the background
+        """Delete one topic, but keep its files: its directories are renamed before this returns
         (`LogDirectory.put_topics_aside`). Returns and raises as `delete`."""
         work = self._delete_all([topic], Pace(Turns()), keeps_files=True)
         (refused,) = await self._work.exclusively([topic.name], FOR_EVER, work, 1)
         return refused
+
+    def _unless_unfinished(self, planned: Topic | TopicRefused) -> Topic | TopicRefused:
+        """Refuse the id of a topic that is gone, as long as a directory may have its files. Only a
+        mirror can have such an id."""
+        if isinstance(planned, Topic) and self._deletion.is_unfinished(planned.id):
+            text = (
+                f"The files of the former topic '{planned.name}' are not yet removed or put aside."
+            )
+            return TopicRefused.by_disk(text)
+        return planned
 
     async def _delete_all(
         self, topics: Sequence[Topic], pace: Pace, *, keeps_files: bool
@@ -434,7 +446,10 @@ class Topics(TopicTable):
             log.retire()
             self._on_removed(log)
         gone = [(topic.name, topic.id) for topic in topics]
-        self._deletion.remove_later(gone, keeps_files=keeps_files)
+        if keeps_files:
+            await self._deletion.put_aside(gone)
+        else:
+            self._deletion.remove_later(gone)
         verb = "put aside" if keeps_files else "deleted"
         if len(topics) == 1:
             _log.info("%s: %s", topics[0].name, verb)
