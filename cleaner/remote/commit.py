@@ -294,7 +294,7 @@ def _check_outputs(group: GroupResult) -> None:
 
 
 def _broker_rows(group: GroupResult, stamp_ms: int) -> list[SegmentRow]:
-    """Returns the outputs' rows with flags and times set by the broker, which knows them better."""
+    """Returns the outputs' rows, with the flags and times that the broker knows of their sources."""
     firsts = [row.first_append_ms for row in group.sources if row.first_append_ms != UNKNOWN]
     return [
         replace(

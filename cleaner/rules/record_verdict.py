@@ -9,9 +9,9 @@ Which logs a pass takes, and when it takes one for its tombstones alone, is deci
 
 A tombstone (a key without a value) is dropped after its batch's delete horizon, so that a consumer that
 reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
-horizon: the time of the pass plus `delete.retention.ms`. A copy of the log by offsets may lag longer
-than that, so tombstones and markers at or above the hold, the least offset that such a copy still has to
-read, stay even after their delete horizon (docs/design/replication.md).
+horizon: the time of the pass plus `delete.retention.ms`. A mirror may lag longer than that. So a group
+can hold what it has not read: tombstones and markers from its committed offset on stay even after their
+delete horizon (docs/design/replication.md).
 
 Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then

@@ -77,7 +77,7 @@ class GroupCommit:
         # of a small append.
         self._worker_rounds: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
-        # State. While any log is dirty, a round is scheduled or runs; no list in it is empty.
+        # State. While any log is dirty, a round is scheduled or runs; no list in `_waiting` is empty.
         # When the round was scheduled; None if there is none.
         self._round_start_s: float | None = None
         # False from the moment a round is scheduled until the threads have it.
@@ -126,14 +126,14 @@ class GroupCommit:
         return future
 
     async def rest(self, log: PartitionLog) -> None:
-        """Sync everything in `log`, and wait until no round has it: a truncation or a swap must
-        not meet a sync. Nothing may be appended meanwhile.
+        """Sync everything in `log`, and wait until no round syncs it any more: a truncation or a swap
+        must not meet a sync. Nothing may be appended meanwhile.
 
         A failed sync takes the log offline, as always; nothing is raised.
         """
         if log.offline_reason is None:
             self._sync(log)
-        # A round that runs may have the log, and the next one has it.
+        # The running round may be syncing the log, and the next one will.
         for _ in range(2):
             if self._round_start_s is None:
                 return

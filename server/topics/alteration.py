@@ -18,7 +18,7 @@ from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 
 Change = Callable[[Mapping[str, str], LogConfig], Mapping[str, str] | TopicRefused]
-"""Returns the new overrides for the old ones and the broker's defaults, or why they may not change so;
+"""Returns the new overrides for the old ones and the broker's defaults, or why the change is refused;
 may raise ConfigError."""
 
 

@@ -56,7 +56,7 @@ class LogCleaning:
 
     @property
     def generation(self) -> int:
-        """Grows when a pass that was planned before must not commit."""
+        """Incremented to invalidate passes that are planned already."""
         return self._list.generation
 
     @property
@@ -115,7 +115,7 @@ class LogCleaning:
             self._place(cleaned)
             clean_offset = self._commits.clean_offset
             for segment in self._list.swap(sources, new, clean_offset):
-                # Its files go with their last reader.
+                # Its files are deleted when the last reader closes them.
                 segment.files.retire()
             self._states.cleaned_up_to(clean_offset)
 

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from cli.standby import whole_broker
 from protocol.messages.fetch import FetchResponse
 from server.topics.topic import Topic
 from storage.files.paths import topic_directory
@@ -107,3 +110,27 @@ async def test_a_topic_with_partitions_that_the_new_primary_never_had_is_copied_
         await standby.until(lambda it: it["mirrors"]["by_state"] == {"copying": 1})
         await standby.until_ready()
     assert put_aside(tmp_path, orders) == {0: [b"old"] * 3, 1: [b"old"] * 3}
+
+
+async def test_a_forced_takeover_waits_for_a_topic_that_it_has_put_aside_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only the takeover looks for topics that are gone.
+    monkeypatch.setattr(whole_broker, "LOOK_SECONDS", 3600.0)
+    async with old_primary(tmp_path) as old:
+        orders = await old.create("orders", 2)
+        await old.produce("orders", batch_of(3, value=b"old"))
+    async with rejoined(tmp_path) as (new, standby):
+        created = await new.broker.topics.create("orders", partitions_count=1, topic_id=orders.id)
+        assert isinstance(created, Topic), created
+        await new.produce("orders", batch_of(2, value=b"new"))
+        await standby.until(lambda it: it["state"] == "current")
+        status, report = await promoted_from(new, standby, force=True)
+        while "still starting" in report.get("error", ""):
+            status, report = await promoted_from(new, standby, force=True)
+        assert (status, report.get("missing")) == (200, []), report
+        client = await standby.connect()
+        asked = fetch_request([("orders", 0, 0)])
+        fetched = only_fetched(await client.call(asked, 12, FetchResponse))
+        assert [record.value for record in records_in(fetched)] == [b"new"] * 2
+    assert put_aside(tmp_path, orders)[0] == [b"old"] * 3

@@ -181,7 +181,7 @@ class RebalancingGroup:
         has_leader = self.roster.elect_joined_leader()
         step = self._on(Event.JOIN_OVER, join_over_guard(self, has_leader=has_leader))
         if step.action is Action.WAIT_AGAIN:
-            # Until the absent members rejoin or their sessions end.
+            # Wait until the absent members rejoin, or their sessions end.
             wait_ms = max(self.roster.rebalance_timeout_ms, ABSENT_MEMBERS_WAIT_MS)
             self._wait_for_joins(now_ms + wait_ms)
             return
