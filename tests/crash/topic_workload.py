@@ -180,8 +180,21 @@ class TopicWorkload:
         assert await self.world.topics.put_aside(topic) is None
         self.expected.put_aside.append(self.expected.topics.pop(topic.name))
         self.expected.under_way = set()
-        if self.random.random() < 0.5:
-            await at_rest(self.world)
+        match self.random.randrange(3):
+            case 0:
+                await at_rest(self.world)
+            case 1:
+                await self._create_again(topic)
+            case _:
+                pass
+
+    async def _create_again(self, topic: Topic) -> None:
+        """Create a topic with its id, as a standby that copies it once more."""
+        self.expected.topics[topic.name] = Known(topic.id, [[]], [0])
+        self.expected.under_way = {topic.name}
+        created = await self.world.topics.create(topic.name, partitions_count=1, topic_id=topic.id)
+        assert isinstance(created, Topic), created
+        self.expected.under_way = set()
 
     async def append(self) -> None:
         topic = self._any_topic()
