@@ -5,8 +5,8 @@
     commit   `leases.py` sends the result to the broker (`server/admin/lease_routes.py`), which
              verifies it and swaps the segments (`cleaner/remote/commit.py`)
 
-A partition that cannot be leased, or that fails, fails alone. However the job ends, it gives its leases
-up.
+A partition that cannot be leased, or that fails, fails alone. However the job ends, it releases its
+leases.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ for <where> = /v1/compaction/topics/<topic>/partitions/<n>:
 
 POST   <where>/lease              200 {"lease": id, "seconds": s, "plan": ...}: the log is leased; 409 if
                                   it is not compacted, is paused, or a pass runs over it
-POST   <where>/lease/<id>/renew   200: it lasts that many seconds from now; 409 if it has ended
+POST   <where>/lease/<id>/renew   200: it lasts `seconds` from now on; 409 if it has ended
 POST   <where>/lease/<id>/commit  202 and a job that verifies the result (`cleaner/remote/plan.py`) in
                                   the body and swaps its groups; the lease ends with it, even if it fails
 DELETE <where>/lease/<id>         200: it ends, and its folder is removed
@@ -46,7 +46,7 @@ RESULT_SECONDS = 60.0
 
 
 class LeaseRoutes:
-    """Answers the requests above."""
+    """Answers the requests that the head of this file lists."""
 
     def __init__(
         self,

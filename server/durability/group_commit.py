@@ -80,11 +80,11 @@ class GroupCommit:
         # State. While any log is dirty, a round is scheduled or runs; no list in `_waiting` is empty.
         # When the round was scheduled; None if there is none.
         self._round_start_s: float | None = None
-        # False from the moment a round is scheduled until the threads have it.
+        # False while a round is scheduled that the threads have not begun.
         self._is_started = True
         self._is_listening = False
         self._idle: asyncio.Future[None] | None = None
-        # Wait for the end of the scheduled round.
+        # Resolved at the end of the scheduled round.
         self._resting: list[asyncio.Future[None]] = []
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 

@@ -89,7 +89,7 @@ class ValidationRules:
     """The rules that decide whether a batch is accepted. Small, because each batch gets its own."""
 
     log: TopicPartition
-    """For messages."""
+    """For error texts."""
     config: LogConfig
     now_ms: int
 
@@ -133,7 +133,7 @@ class Refused:
 
 @value_class
 class ValidBatch:
-    """A batch that may be appended. It still has the producer's offsets and epoch."""
+    """A batch that may be appended, which gives it its offsets and its leader epoch."""
 
     header: BatchHeader
     view: memoryview
@@ -165,7 +165,7 @@ def validate_at_once(view: memoryview, rules: ValidationRules) -> ValidBatch | R
     Otherwise returns None and leaves `view` unchanged.
     """
     if rules.recompresses(view):
-        return None  # At a high level even a small batch takes milliseconds.
+        return None  # At a high compression level even a small batch takes milliseconds.
     is_compressed = len(view) > FLAGS_AT and view[FLAGS_AT] & CODEC_MASK
     if len(view) > (AT_ONCE_PACKED_BYTES_MAX if is_compressed else AT_ONCE_BYTES_MAX):
         return None
@@ -294,8 +294,8 @@ def _refuse_damage(header: BatchHeader, view: memoryview) -> Refused | None:
 def _code_of_contradiction(view: memoryview) -> ErrorCode:
     """Returns the error for a batch whose header contradicts its own size or counts.
 
-    Clients resend a batch after CORRUPT_MESSAGE. So that is only for bytes damaged in transit, not for
-    a batch that the client has built wrong.
+    Clients resend a batch after CORRUPT_MESSAGE. So only bytes that were damaged in transit get that
+    error, and not a batch that the client has built wrong.
     """
     is_as_made = len(view) >= HEADER_BYTES and is_intact(view)
     return ErrorCode.INVALID_RECORD if is_as_made else ErrorCode.CORRUPT_MESSAGE

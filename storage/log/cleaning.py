@@ -151,7 +151,7 @@ class LogCleaning:
         try:
             _place_files(self._fs, self._identity.directory, cleaned)
         except NoSpace as error:
-            # Cannot wait: the manifest lists these names already.
+            # A retry cannot wait for space: the manifest lists these names already.
             raise DiskError(error.action, error.path, error.errno, "after the commit") from error
 
     def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None:

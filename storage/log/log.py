@@ -1,4 +1,4 @@
-"""A partition's log: its state, and the way to its appends, its reads, its syncs and its commits.
+"""A partition's log: its state, and the objects that append to it, read, sync and commit it.
 
 The loop's thread appends, reads and rolls. Worker threads sync the log, commit manifests, swap in
 cleaned segments, and delete. Work that an append causes but need not wait for (sealing a segment,

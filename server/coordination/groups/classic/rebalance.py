@@ -48,7 +48,7 @@ from server.coordination.groups.classic.state_table import (
 from server.coordination.groups.outcome import Joined, Outcome, OutcomeBuilder, Synced, first_names
 
 ABSENT_MEMBERS_WAIT_MS = 1_000
-"""Minimum time until a rebalance that no member has joined is checked again."""
+"""How long a rebalance that no member has joined waits at least, before it is checked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
