@@ -120,7 +120,7 @@ class WholeBroker:
             await asyncio.sleep(LOOK_SECONDS / 4)
 
     def _has_node_id(self) -> bool:
-        """Returns whether the directory has a node.id, which cannot be changed any more."""
+        """Returns whether the directory has a node.id, which can no longer be changed."""
         return self._files.exists(join(self._config.metadata_directory, META_PROPERTIES))
 
     def _check_node_id(self) -> None:

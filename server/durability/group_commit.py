@@ -126,8 +126,8 @@ class GroupCommit:
         return future
 
     async def rest(self, log: PartitionLog) -> None:
-        """Sync everything in `log`, and wait until no round syncs it any more: a truncation or a swap
-        must not meet a sync. Nothing may be appended meanwhile.
+        """Sync everything in `log`, and wait until no round does so: a truncation or a swap must not
+        meet a sync. Nothing may be appended meanwhile.
 
         A failed sync takes the log offline, as always; nothing is raised.
         """

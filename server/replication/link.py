@@ -103,6 +103,7 @@ class Link:
         "_tasks",
         "_topics",
         "_writer",
+        "has_followed",
         "new_copies",
         "problems",
         "reason",
@@ -174,6 +175,8 @@ class Link:
         self._stored: Mapping[TopicPartition, tuple[int, str | None]] = {}
         self._copiers: dict[Fetcher, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.has_followed = False
+        """Whether the source has said since the start which topics it has, and each has its mirrors."""
         self.reason = ""
         """Why the source cannot be asked; empty if it answers."""
         self.problems: Mapping[str, str] = {}
@@ -218,11 +221,6 @@ class Link:
         """Returns the mirror of each partition, by topic and number."""
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each] for each in in_order]
-
-    @property
-    def has_followed(self) -> bool:
-        """Whether the source has said since the start which topics it has."""
-        return bool(self._found.brokers)
 
     def lists(self, topic: str) -> bool:
         """Returns whether the source had a topic of this name when it was last asked for its topics."""
@@ -412,6 +410,7 @@ class Link:
         self.problems = {**found.errors, **made.problems}
         for log in made.logs:
             self._mirror(log)
+        self.has_followed = True
         self._start_copiers()
         if not self.spec.is_paused:
             await self.new_copies.begin_by_themselves(self.spec.resync)
