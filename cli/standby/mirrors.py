@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cleaner.rules.text import count_text
@@ -21,12 +21,16 @@ class MirrorsFacts:
     """The offsets that the source had at its last answers and that are not here."""
     reason: str
     """Why the source cannot be asked; empty if it answers."""
+    unmirrored: Sequence[str] = ()
+    """A sentence for each topic of the source that has no mirror here."""
 
     @property
     def not_ready(self) -> str | None:
         """Why the mirrors do not have what the source had a moment ago; None if they have."""
         if self.reason:
             return self.reason
+        if self.unmirrored:
+            return self.unmirrored[0]
         others = {state: count for state, count in self.by_state.items() if state != "copying"}
         if others:
             return ", ".join(f"{count} {state}" for state, count in sorted(others.items()))

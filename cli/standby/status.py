@@ -16,6 +16,7 @@ from server.metadata.followers import AWAY_SECONDS, LAG_ENTRIES_MAX, LAG_OFFSETS
 
 Json = dict[str, Any]
 
+UNMIRRORED_LISTED_MAX = 3
 SAYS_WHY = "kompakt standby status there says why"
 TITLES = (
     "STANDBY", "HOST", "END", "LAG", "COORDINATORS' LAG", "LAST SEEN", "INSTALLS", "DOWNLOAD",
@@ -66,7 +67,11 @@ def _coordinator_lines(found: Json) -> Iterator[str]:
 def _mirrors_line(mirrors: Json) -> str:
     """Returns how far the mirrors of all other topics are."""
     states = ", ".join(f"{count} {state}" for state, count in sorted(mirrors["by_state"].items()))
-    reason = f"; {mirrors['reason']}" if mirrors["reason"] else ""
+    unmirrored = mirrors.get("unmirrored", [])
+    reasons = [mirrors["reason"], *unmirrored[:UNMIRRORED_LISTED_MAX]]
+    if len(unmirrored) > UNMIRRORED_LISTED_MAX:
+        reasons.append(f"{len(unmirrored) - UNMIRRORED_LISTED_MAX} more")
+    reason = "".join(f"; {each}" for each in reasons if each)
     return (
         f"topics      {count_text(mirrors['partitions'], 'partition')}"
         + (f": {states}" if states else "")

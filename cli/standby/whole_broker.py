@@ -27,6 +27,7 @@ from server.net.listener import ListenError
 from server.replication.link_spec import ASIDE, STANDBY_LINK, LinkSpec
 from server.replication.mirror import MirrorFacts
 from server.replication.promotion import missing_at_promotion, unknown
+from server.replication.replication import Replication
 from server.replication.state_table import MirrorState
 from server.runtime.clock import SystemClock
 from server.standby.promotion import MirroredTopic
@@ -168,6 +169,7 @@ class WholeBroker:
             by_state=dict(totals.partitions_by_state),
             lag=sum(totals.lag_offsets.values()),
             reason=reason,
+            unmirrored=_unmirrored(links, name),
         )
 
     def missing(self, *, waits: bool) -> list[str]:
@@ -182,7 +184,8 @@ class WholeBroker:
         if not links.has_followed(name):
             return [f"all topics: {reason or NOT_ASKED}", *self._unknown()]
         lag_max = LAG_OFFSETS_MAX if waits else 0
-        return missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
+        missing = missing_at_promotion(self._mirrors(), reason, lag_max=lag_max)
+        return [*missing, *_unmirrored(links, name)]
 
     def _unknown(self) -> list[str]:
         """Returns a sentence for each log, if the source was not asked since the start."""
@@ -285,6 +288,11 @@ class WholeBroker:
         """Returns each topic with its number of partitions in the followed metadata; 0 if not there."""
         counts = await self._partition_counts([(each.name, each.id) for each in topics])
         return list(zip(topics, counts, strict=True))
+
+
+def _unmirrored(links: Replication, name: str) -> list[str]:
+    """Returns a sentence for each topic that has no mirror here."""
+    return [f"{topic}: not mirrored: {why}" for topic, why in links.unmirrored(name).items()]
 
 
 def standby_link(name: str, leader: str, access: Access, *, has_led: bool) -> LinkSpec:

@@ -57,8 +57,8 @@ _log = logging.getLogger("server.replication")
 
 REFRESH_SECONDS = 30.0
 SLOTS_SECONDS = 1.0
-FENCED_REFRESH_SECONDS = 5.0
-"""A standby waits for what a fenced source has, and clients wait for the standby."""
+URGENT_REFRESH_SECONDS = 5.0
+"""For a standby that lacks a mirror, or waits for the last records of a fenced source."""
 OWN_CLUSTER = "the source is this cluster itself"
 OTHER_CLUSTER = "the source belongs to another cluster than this standby"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
@@ -108,6 +108,7 @@ class Link:
         "problems",
         "reason",
         "spec",
+        "unmirrored",
     )
 
     def __init__(
@@ -181,6 +182,8 @@ class Link:
         """Why the source cannot be asked; empty if it answers."""
         self.problems: Mapping[str, str] = {}
         """Why a topic is not mirrored, by its name."""
+        self.unmirrored: Mapping[str, str] = {}
+        """Those of them that are due to this broker."""
 
     # ---------------------------------------------------------------- starting and stopping
 
@@ -357,7 +360,9 @@ class Link:
                 await self._refresh(client)
                 self.reason = ""
                 self._pauses.reset()
-                await self._tend(REFRESH_SECONDS, coordinator)
+                is_urgent = self.spec.is_standby and self.unmirrored
+                seconds = URGENT_REFRESH_SECONDS if is_urgent else REFRESH_SECONDS
+                await self._tend(seconds, coordinator)
 
     async def _follow_fenced(self, client: BrokerClient) -> None:
         self._ask_without_slots(is_so=True)
@@ -367,7 +372,7 @@ class Link:
         for mirror in self._mirrors.values():
             if mirror.state is MirrorState.RETRYING:
                 mirror.happened(Event.DUE)
-        await self._tend(FENCED_REFRESH_SECONDS, None)
+        await self._tend(URGENT_REFRESH_SECONDS, None)
 
     async def _tend(self, seconds: float, coordinator: BrokerClient | None) -> None:
         """Look after the mirrors until the source's topics have to be looked at again.
@@ -407,7 +412,7 @@ class Link:
             raise ClientFailed(OTHER_CLUSTER if self.spec.is_standby else OWN_CLUSTER)
         self._found, self._led_by = found, found.led_by(self._fetchers)
         made = await self._topics.follow(self.spec, found.topics.values())
-        self.problems = {**found.errors, **made.problems}
+        self.problems, self.unmirrored = {**found.errors, **made.problems}, made.problems
         for log in made.logs:
             self._mirror(log)
         self.has_followed = True

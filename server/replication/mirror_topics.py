@@ -68,7 +68,12 @@ class MirrorTopics:
             if isinstance(topic, TopicRefused):
                 made.problems[source.name] = topic.message or topic.error_code.message
                 continue
-            made.logs.extend(log for log in topic.logs() if log.offline_reason is None)
+            for log in topic.logs():
+                if log.offline_reason is None:
+                    made.logs.append(log)
+                else:
+                    number = log.topic_partition.partition
+                    made.problems[source.name] = f"partition {number}: {log.offline_reason}"
         return made
 
     async def _follow_one(self, spec: LinkSpec, source: FoundTopic) -> Topic | TopicRefused:

@@ -317,6 +317,10 @@ class Replication:
         link = self._links.get(name)
         return link is not None and link.has_followed
 
+    def unmirrored(self, name: str) -> Mapping[str, str]:
+        """Returns why this broker does not mirror a topic of a link that runs, by its name."""
+        return self._links[name].unmirrored
+
     def lists(self, name: str, topic: str) -> bool:
         """Returns whether the source of a link that runs had such a topic when it was last asked."""
         return self._links[name].lists(topic)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.base.command_end import CommandFailed
+from cli.standby import takeover as takeover_module
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from server.replication import link as link_module
+from server.topics.topic import Topic, TopicRefused
+from server.topics.topics import Topics
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     batch_of,
@@ -105,3 +110,32 @@ async def test_a_new_standby_with_the_brokers_node_id_is_refused(tmp_path: Path)
                 CommandFailed, match=r"node.id 1 is also that of the broker at .*set another"
             ):
                 await standby.ended()
+
+
+async def test_a_standby_that_cannot_mirror_a_topic_is_not_ready_and_does_not_take_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "URGENT_REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(takeover_module, "PATIENCE_SECONDS", 0.1)
+    create = Topics.create
+
+    async def refusing(topics: Topics, name: str, **asked: Any) -> Topic | TopicRefused:
+        return (
+            TopicRefused.by_disk("no room")
+            if name == "bad"
+            else await create(topics, name, **asked)
+        )
+
+    async with serving_source(tmp_path / "source") as source:
+        await source.create("bad")
+        monkeypatch.setattr(Topics, "create", refusing)
+        async with running_standby(source, tmp_path / "standby") as standby:
+            found = await standby.until(lambda it: bool(it["mirrors"]["unmirrored"]))
+            assert found["mirrors"]["unmirrored"] == ["bad: not mirrored: no room"]
+            await standby.until(lambda it: it["not_ready"] == "bad: not mirrored: no room")
+            status, refused = await standby.promote()
+            assert status == 409
+            assert "bad: not mirrored: no room" in refused["missing"]
+
+            monkeypatch.setattr(Topics, "create", create)
+            await standby.until_ready()
