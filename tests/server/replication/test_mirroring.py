@@ -139,14 +139,16 @@ async def in_state(target: ServedBroker, state: str) -> dict[str, Any]:
     return found
 
 
-async def create_again(source: ServedBroker, target: ServedBroker) -> None:
+async def create_again(
+    source: ServedBroker, target: ServedBroker, cleanup_policy: str = "delete"
+) -> None:
     """Delete the source's topic and create it again, while the link does not look: it must not see that
     there is none in between."""
     await target.broker.replication.pause(LINK, is_paused=True)
     topic = source.broker.topics.get("t")
     assert topic is not None
     await source.broker.topics.delete(topic)
-    await source.create("t")
+    await source.create("t", cleanup_policy=cleanup_policy)
     await target.broker.replication.pause(LINK, is_paused=False)
 
 
