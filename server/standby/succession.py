@@ -1,9 +1,11 @@
 """Which of two brokers serves: whether this one takes over from another, or another one has from it.
 
-begin    what turns a standby's directory into a broker's or back continues (`taking_over.py`)
-settle   it changes the metadata stores
-decide   look for a fence, and for a peer that was promoted meanwhile (`fence.py`)
-finish   a promotion ends, once topics, groups and transactions are there
+The steps of a start:
+
+    begin    what turns a standby's directory into a broker's or back continues (`taking_over.py`)
+    settle   it changes the metadata stores
+    decide   look for a fence, and for a peer that was promoted meanwhile (`fence.py`)
+    finish   a promotion ends, once topics, groups and transactions are there
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _log = logging.getLogger("server.standby.succession")
 class Succession:
     """The part of one start in a succession; most brokers have none."""
 
-    __slots__ = ("_config", "_found", "_peer_wait", "_peers", "fence", "is_standby")
+    __slots__ = ("_config", "_found", "_is_standby", "_peer_wait", "_peers", "fence")
 
     def __init__(self, config: BrokerConfig, *, is_standby: bool) -> None:
         """
@@ -44,7 +46,7 @@ class Succession:
         """
         # Constant after construction
         self._config = config
-        self.is_standby = is_standby
+        self._is_standby = is_standby
         # State
         self._found = TakingOver()
         self._peers: Peers | None = None
@@ -69,7 +71,7 @@ class Succession:
             self._config.data_directories,
             self._config.metadata_directory,
             upkeep,
-            is_standby=self.is_standby,
+            is_standby=self._is_standby,
         )
 
     async def settle(
@@ -100,7 +102,7 @@ class Succession:
         standby serves no clients, and one that is being promoted has decided before.
         """
         self._peers = peers
-        if self.is_standby or self._found.promoted is not None:
+        if self._is_standby or self._found.promoted is not None:
             return
         self.fence = await fence_at_start(configs, stores.node, peers, now_ms=now_ms)
         if self.fence is not None:

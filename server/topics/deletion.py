@@ -192,5 +192,3 @@ class TopicDeletion:
             for path in directory.put_topics_aside([topic]):
                 text = "%s: no longer a topic's; remove it when nobody needs its records"
                 _log.warning(text, path)
-        # As above, also for what an earlier run has renamed.
-        self._files.sync_directory(directory.path)

@@ -311,8 +311,8 @@ class LogDirectory:
         paths = [self._topic_path(*topic) for topic in topics]
         with self._service.failed_syncs_are_final():
             moved = [put_aside(self._fs, path) for path in paths if self._fs.exists(path)]
-            if moved:
-                self._fs.sync_directory(self.path)
+            # Also if nothing was: an earlier run may have ended between a rename and its sync.
+            self._fs.sync_directory(self.path)
         return moved
 
     def _forget(self, topic_ids: Collection[uuid.UUID]) -> None:

@@ -18,7 +18,7 @@ from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.holds import invalidation
 from server.coordination.groups.offset_checks import is_empty, offset_expiry
 from server.coordination.groups.offset_writes import OffsetWrites
-from server.runtime.tasks import guarded, spawn
+from server.runtime.tasks import every, guarded, spawn
 from server.runtime.turns import Pace
 from storage.files.errors import StorageError
 from storage.threads import loop_thread
@@ -62,7 +62,9 @@ class OffsetExpiry:
         self._expiry_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._expiry_task = spawn(self._expire_periodically(), "offset expiry")
+        name = "offset expiry"
+        checks = every(self._check_interval_ms / 1000, self.expire, name)
+        self._expiry_task = spawn(checks, name)
 
     async def stop(self) -> None:
         """Cancel the checks, even in the middle of a round."""
@@ -86,12 +88,6 @@ class OffsetExpiry:
                 )
                 continue
             await self._writes.forget(entry, entry.offsets.places_of(topics))
-
-    async def _expire_periodically(self) -> None:
-        while True:
-            await asyncio.sleep(self._check_interval_ms / 1000)
-            with guarded("offset expiry"):
-                await self.expire()
 
     async def expire(self) -> None:
         """Delete expired offsets, and groups that are then left empty."""

@@ -50,6 +50,7 @@ class OffsetWrites:
         Args:
             administration: the threads that wait for running swaps.
         """
+        # Constant after construction
         self.turns = turns
         self._administration = administration
         self._holds = groups.holds
@@ -74,6 +75,7 @@ class OffsetWrites:
             yield entry
 
     async def forget(self, entry: GroupEntry, keys: Iterable[tuple[str, int]]) -> ErrorCode:
+        """Delete the offsets of these topics and partitions. Returns once that is durable, or failed."""
         # A list, because the offsets change while the tombstones are written.
         for batch in tombstone_batches(entry.group.group_id, list(keys)):
             failed = await self._apply(entry, batch)
@@ -118,6 +120,7 @@ class OffsetWrites:
         await self.wait_for_swaps(held)
 
     async def wait_for_swaps(self, logs: Collection[PartitionLog]) -> None:
+        """Wait until no running swap of these logs can contradict what a group holds."""
         if logs:
             await self._administration.run(wait_for_commits, list(logs))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from server.coordination.transactions.transaction import Outcome
 from server.coordination.transactions.transaction_table import TransactionEntry, TransactionTable
-from server.runtime.tasks import guarded, spawn
+from server.runtime.tasks import every, guarded, spawn
 
 _log = logging.getLogger("server.coordination.transactions")
 
@@ -45,19 +45,14 @@ class Expiry:
         self._expiry_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._expiry_task = spawn(self._expire_periodically(), "transactional id expiry")
+        name = "transactional id expiry"
+        self._expiry_task = spawn(every(self._interval_ms / 1000, self.expire, name), name)
 
     async def stop(self) -> None:
         """Cancel the checks, even in the middle of a round."""
         if self._expiry_task is not None:
             self._expiry_task.cancel()
             await asyncio.wait([self._expiry_task])
-
-    async def _expire_periodically(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_ms / 1000)
-            with guarded("transactional id expiry"):
-                await self.expire()
 
     async def expire(self) -> None:
         """Check all ids once and remove the expired ones."""

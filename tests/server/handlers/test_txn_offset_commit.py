@@ -20,6 +20,7 @@ from server.coordination.transactions.metadata import TransactionPartition
 from server.coordination.transactions.transaction_table import TransactionEntry
 from tests.harness.consumer_requests import beat, join_request
 from tests.harness.group_requests import AT_ONCE
+from tests.harness.offsets_world import committed
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 VERSIONS = range(6)
@@ -93,16 +94,6 @@ async def answered(
         (each.name, partition.partition_index): ErrorCode(partition.error_code)
         for each in response.topics
         for partition in each.partitions
-    }
-
-
-async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, int], int]:
-    offsets = served.broker.offsets.fetch(group)
-    assert not isinstance(offsets, ErrorCode)
-    return {
-        (name, partition): found.offset
-        for name, partitions in offsets.by_topic().items()
-        for partition, found in partitions.items()
     }
 
 
