@@ -65,7 +65,7 @@ NO_EPOCH = Epoch(-1)
 class Judge(Protocol):
     """What a copier asks its link about a partition."""
 
-    def source_id(self, mirror: Mirror) -> uuid.UUID | None:
+    def topic_id(self, mirror: Mirror) -> uuid.UUID | None:
         """Returns the id of the source's topic; None if it is gone."""
 
     def may_have_gaps(self) -> bool:
@@ -78,7 +78,7 @@ class Judge(Protocol):
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means."""
 
-    def source_epoch(self, mirror: Mirror) -> Epoch:
+    def leader_epoch(self, mirror: Mirror) -> Epoch:
         """Returns the epoch in which the source's broker leads; -1 if it is not known."""
 
 
@@ -198,7 +198,7 @@ class SourceCopier:
         """
         asked = []
         for mirror in sorted(asking, key=lambda each: each.turn):
-            topic_id = self._judge.source_id(mirror)
+            topic_id = self._judge.topic_id(mirror)
             if topic_id is None:
                 mirror.answered(self._judge.judge(mirror, SourceAnswer()))
                 continue
@@ -325,7 +325,7 @@ class SourceCopier:
         return await epoch_of_gap(
             ask,
             last_epoch=target.place.last_epoch,
-            leader_epoch=self._judge.source_epoch(mirror),
+            leader_epoch=self._judge.leader_epoch(mirror),
             end=target.source_end,
         )
 

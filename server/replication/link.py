@@ -9,23 +9,20 @@
 A source that is fenced has no coordinator: a standby's link then copies without slots, and looks at the
 topics more often. Its cleaner does not run, so nothing can be missed.
 
-The link decides what an answer means for a partition (`findings.py`), because it knows the source's
-topics.
+What the link knows of the source decides what an answer means for a partition (`link_source.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
 from metrics.facts import LinkFacts
-from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset
+from protocol.wire.numbers import Offset
 from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
@@ -33,9 +30,10 @@ from server.client.pauses import MIRROR, STANDBY, Pauses
 from server.replication.acl_sync import AclFacts, AclSync
 from server.replication.copying import SourceCopier
 from server.replication.fetch_pace import FetchPace
-from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
+from server.replication.findings import SourceAnswer
 from server.replication.groups.group_sync import GroupFacts, GroupSync
 from server.replication.groups.local_groups import LocalGroups
+from server.replication.link_source import LinkSource
 from server.replication.link_spec import LinkSpec
 from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
@@ -43,9 +41,8 @@ from server.replication.new_copies import NewCopies
 from server.replication.requests import FetchBounds
 from server.replication.slot_content import resync_of, safe_ms_of
 from server.replication.slots import commit_slots, coordinator_address, stored_slots
-from server.replication.source_topics import Fetcher, FoundTopics, SourcePartition, find_topics
-from server.replication.state_table import Event, Guard, MirrorState
-from server.replication.target import Target
+from server.replication.source_topics import Fetcher, find_topics
+from server.replication.state_table import Event, MirrorState
 from server.replication.writer import MirrorWriter
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
@@ -62,16 +59,6 @@ URGENT_REFRESH_SECONDS = 5.0
 OWN_CLUSTER = "the source is this cluster itself"
 OTHER_CLUSTER = "the source belongs to another cluster than this standby"
 NO_LEADER = SourceAnswer(error="no broker of the source leads this partition")
-CHANGED = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors after which the link looks at the source's topics once more."""
 
 
 @loop_thread
@@ -86,10 +73,8 @@ class Link:
         "_cluster_id",
         "_copiers",
         "_fetchers",
-        "_found",
         "_groups",
         "_is_fenced",
-        "_is_stale",
         "_led_by",
         "_led_by_nobody",
         "_letting_go",
@@ -98,7 +83,6 @@ class Link:
         "_pace",
         "_pauses",
         "_promoted",
-        "_sparse_level",
         "_stored",
         "_tasks",
         "_topics",
@@ -107,6 +91,7 @@ class Link:
         "new_copies",
         "problems",
         "reason",
+        "source",
         "spec",
         "unmirrored",
     )
@@ -145,30 +130,34 @@ class Link:
         self._bounds = bounds
         self._fetchers = fetchers
         self._cluster_id = cluster_id
-        self._sparse_level = sparse_level
         self._is_fenced = is_fenced
         self._now_ms = now_ms
         self._acls = acls
         self._access: Access = spec.access()
         self._pauses = self._new_pauses(spec)
+        self.source = LinkSource(
+            topics,
+            self._access,
+            is_standby=spec.is_standby,
+            sparse_level=sparse_level,
+            now_ms=now_ms,
+        )
+        """What it knows of its source's topics."""
         self._pace = FetchPace(spec.bytes_per_second, clock=monotonic)
         self._groups = GroupSync(
             groups,
             self._access,
-            brokers=lambda: self._found.brokers,
+            brokers=lambda: self.source.found.brokers,
             mirror=lambda partition: self._mirrors.get(partition),
             now_ms=now_ms,
         )
         # State
         self.spec = spec
-        self._found = FoundTopics(cluster_id="")
         self._led_by: Mapping[Fetcher, list[TopicPartition]] = {}
         self._led_by_nobody: Collection[TopicPartition] = ()
         self._mirrors: dict[TopicPartition, Mirror] = {}
         self.new_copies = NewCopies(self._mirrors, writer)
         self._asks_without_slots = False
-        self._is_stale = False
-        """Whether a source's answer shows that its topics or leaders have changed."""
         self._letting_go: set[str] = set()
         """Topics that are being promoted."""
         self._promoted: list[Mirror] = []
@@ -211,7 +200,7 @@ class Link:
 
     def look_again(self) -> None:
         """Look at the source's topics soon."""
-        self._is_stale = True
+        self.source.is_stale = True
 
     def alter(self, spec: LinkSpec) -> None:
         """Copy as fast as the changed link says, take its groups along, and resync as it says."""
@@ -224,10 +213,6 @@ class Link:
         """Returns the mirror of each partition, by topic and number."""
         in_order = sorted(self._mirrors, key=lambda each: (each.topic, each.partition))
         return [self._mirrors[each] for each in in_order]
-
-    def lists(self, topic: str) -> bool:
-        """Returns whether the source had a topic of this name when it was last asked for its topics."""
-        return topic in self._found.topics or topic in self._found.errors
 
     def acl_facts(self) -> AclFacts:
         """Returns what people see of the ACLs that go along."""
@@ -265,26 +250,8 @@ class Link:
         return [mirror for each, mirror in self._mirrors.items() if each.topic == topic]
 
     def _group_filter(self) -> Callable[[str], bool] | None:
-        is_following = self._found.brokers and not self.spec.is_paused
+        is_following = self.source.found.brokers and not self.spec.is_paused
         return self.spec.group_filter() if is_following else None
-
-    def source_of(self, mirror: Mirror) -> SourcePartition | None:
-        """Returns where the source of a mirror can be read; None if no broker leads it, or if the source
-        has created another topic of this name."""
-        partition = mirror.log.topic_partition
-        found = self._found.topics.get(partition.topic)
-        if found is None or partition.partition not in found.leaders:
-            return None
-        if found.facts.topic_id != self._topics.source_id(partition.topic):
-            return None
-        return SourcePartition(
-            partition=partition,
-            topic_id=found.facts.topic_id,
-            address=found.leaders[partition.partition],
-            access=self._access,
-            compacts=found.facts.compacts,
-            delete_retention_ms=found.facts.delete_retention_ms,
-        )
 
     @asynccontextmanager
     async def letting_go(self, topic: str) -> AsyncIterator[list[str]]:
@@ -391,7 +358,7 @@ class Link:
             if coordinator is not None:
                 await self._commit(coordinator)
             await asyncio.sleep(SLOTS_SECONDS)
-            if self._is_stale or asyncio.get_running_loop().time() >= until_s:
+            if self.source.is_stale or asyncio.get_running_loop().time() >= until_s:
                 return
 
     def _ask_without_slots(self, *, is_so: bool) -> None:
@@ -400,17 +367,16 @@ class Link:
             mirror.asks_without_slot = is_so
 
     async def _commit(self, coordinator: BrokerClient) -> None:
-        topics = {name: each.facts for name, each in self._found.topics.items()}
         mirrors = list(self._mirrors.values())
-        await commit_slots(coordinator, self.spec.group, mirrors, topics, self._now_ms)
+        await commit_slots(coordinator, self.spec.group, mirrors, self.source.facts(), self._now_ms)
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""
-        self._is_stale = False
+        self.source.is_stale = False
         found = await find_topics(client, self.spec)
         if (found.cluster_id == self._cluster_id) is not self.spec.is_standby:
             raise ClientFailed(OTHER_CLUSTER if self.spec.is_standby else OWN_CLUSTER)
-        self._found, self._led_by = found, found.led_by(self._fetchers)
+        self.source.found, self._led_by = found, found.led_by(self._fetchers)
         made = await self._topics.follow(self.spec, found.topics.values())
         self.problems, self.unmirrored = {**found.errors, **made.problems}, made.problems
         for log in made.logs:
@@ -433,7 +399,7 @@ class Link:
                 continue
             mirror.make_due()
             if mirror.is_asking:
-                mirror.answered(self.judge(mirror, NO_LEADER))
+                mirror.answered(self.source.judge(mirror, NO_LEADER))
 
     def _mirror(self, log: PartitionLog) -> None:
         """Copy into a log, unless its topic was promoted since it was looked up, or is right now."""
@@ -477,7 +443,7 @@ class Link:
                 address,
                 self._access,
                 partial(self._led, fetcher),
-                self,
+                self.source,
                 self._writer,
                 self._bounds,
                 self._pace,
@@ -492,54 +458,3 @@ class Link:
             for partition in self._led_by.get(fetcher, ())
             if partition in self._mirrors
         ]
-
-    # ---------------------------------------------------------------- judging, for the copiers
-
-    def source_id(self, mirror: Mirror) -> uuid.UUID | None:
-        """Returns the id of the source's topic; None if it is gone."""
-        found = self._found.topics.get(mirror.log.topic_partition.topic)
-        return None if found is None else found.facts.topic_id
-
-    def source_epoch(self, mirror: Mirror) -> Epoch:
-        """Returns the epoch in which the source's broker leads; -1 if it is not known."""
-        partition = mirror.log.topic_partition
-        found = self._found.topics.get(partition.topic)
-        return Epoch(-1 if found is None else found.leader_epochs.get(partition.partition, -1))
-
-    def may_have_gaps(self) -> bool:
-        """Returns whether this cluster can hold a log with gaps."""
-        return self._sparse_level() > 0
-
-    def compacts(self, mirror: Mirror) -> bool:
-        """Returns whether the source's topic is compacted."""
-        found = self._found.topics.get(mirror.log.topic_partition.topic)
-        return found is not None and found.facts.compacts
-
-    def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
-        """Returns what an answer means for a partition."""
-        partition = mirror.log.topic_partition
-        found = self._found.topics.get(partition.topic)
-        if found is None or partition.partition >= found.facts.partitions_count:
-            reason = f"the source no longer has {partition}: promote the mirror to keep it"
-            return Verdict(guard=Guard.GONE, reason=reason)
-        self._is_stale = self._is_stale or answer.error_code in CHANGED
-        target = mirror.target
-        assert target is not None, "only a target has answers"
-        mirror.noted(answer, target)
-        return judge(
-            answer,
-            target.place,
-            topic=found.facts,
-            mirrored_id=self._topics.source_id(partition.topic),
-            sparse_level=self._sparse_level(),
-            missed_tombstones=self._missed_tombstones(target, found.facts),
-            may_cut=not self.spec.is_standby,
-        )
-
-    def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:
-        if not source.compacts or target.is_empty:
-            return ""
-        if source.holds_tombstones and target.tombstones.safe_ms is not None:
-            # The source has held them since the first slot. If no slot remembers, it may not have.
-            return ""
-        return target.tombstones.missed(self._now_ms(), source.delete_retention_ms)

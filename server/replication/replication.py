@@ -323,7 +323,7 @@ class Replication:
 
     def lists(self, name: str, topic: str) -> bool:
         """Returns whether the source of a link that runs had such a topic when it was last asked."""
-        return self._links[name].lists(topic)
+        return self._links[name].source.lists(topic)
 
     def mirror_facts(self, name: str) -> list[MirrorFacts]:
         """Returns the state of each partition of a link that runs."""
@@ -345,7 +345,7 @@ class Replication:
         reason = self.reason_of(name)
         if link is None or reason:
             raise LinkRefused(f"link {name} does not follow its source: {reason}")
-        found = [(each.log, link.source_of(each)) for each in link.mirrors_of(topic_name)]
+        found = [(each.log, link.source.partition_of(each)) for each in link.mirrors_of(topic_name)]
         known = [(log, source) for log, source in found if source is not None]
         if not known or len(known) < len(found):
             raise LinkRefused(

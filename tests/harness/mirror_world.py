@@ -351,7 +351,7 @@ class MirrorWorld:
         self.slot = content.metadata()
         mirror.slot_committed(self.now_ms, content, mirror.target)
 
-    def source_id(self, mirror: Mirror) -> uuid.UUID:
+    def topic_id(self, mirror: Mirror) -> uuid.UUID:
         """Returns the id of the source's topic."""
         return TOPIC_ID
 
@@ -381,7 +381,7 @@ class MirrorWorld:
             self.stops.add(verdict.guard)
         return verdict
 
-    def source_epoch(self, mirror: Mirror) -> Epoch:
+    def leader_epoch(self, mirror: Mirror) -> Epoch:
         """Returns the source's leader epoch as the link knows it."""
         return self.source.log.leader_epoch if self.known_epoch is None else self.known_epoch
 
