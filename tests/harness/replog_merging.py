@@ -74,17 +74,23 @@ class SimulatedChild:
 
         disk.on_operation = operated
         try:
-            next(self.work)
-        except StopIteration:
-            if self.is_careless:
-                disk.write_bytes(self.path, disk.read_bytes(self.path)[:-1])
-            return False
+            return self._advance()
         except (ChildDied, StorageError) as error:
             self.problem = repr(error)
+            return True
         finally:
             # A power cut has replaced the disk's own hook.
             if disk.on_operation is operated:
                 disk.on_operation = before
+
+    def _advance(self) -> bool:
+        """Do the next step of the work. Returns whether there was one."""
+        try:
+            next(self.work)
+        except StopIteration:
+            if self.is_careless:
+                self.disk.write_bytes(self.path, self.disk.read_bytes(self.path)[:-1])
+            return False
         return True
 
     def operated(self) -> None:
