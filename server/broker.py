@@ -86,7 +86,7 @@ from storage.threads import any_thread
 
 if TYPE_CHECKING:
     from server.admin.compaction import Compaction
-    from server.cleaning import Cleaning
+    from server.broker_cleaner import BrokerCleaner
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
@@ -255,7 +255,7 @@ class Broker:
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
-        self._cleaning: Cleaning | None = None
+        self._cleaning: BrokerCleaner | None = None
         self._checkpoints: CheckpointUpkeep | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
         self._loop_watch: LoopWatch | None = None
@@ -528,9 +528,9 @@ class Broker:
 
     def _start_cleaner(self) -> None:
         if self.config.cleans:
-            from server.cleaning import Cleaning
+            from server.broker_cleaner import BrokerCleaner
 
-            self._cleaning = Cleaning(self, self._pauses, background=self._background)
+            self._cleaning = BrokerCleaner(self, self._pauses, background=self._background)
 
     def _start_checkpoints(self) -> None:
         """Start to make the checkpoints of the coordinators' partitions."""

@@ -26,10 +26,10 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
-from server.topics.creation import fault_of_request
 from server.topics.mirrors import refusal_on_mirror
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import Topic, TopicRefused
+from server.topics.validation import fault_of_request
 
 STRICT_SINCE = 3
 """Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED and pause instead."""

@@ -31,10 +31,10 @@ from server.config.rows import topic_rows
 from server.handlers.shared.topic_creators import may_create
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
-from server.topics.creation import NewTopic, fault_of_request
 from server.topics.mirrors import refusal_of_creation
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import DEFAULT, Topic, TopicRefused
+from server.topics.validation import NewTopic, fault_of_request
 
 STRICT_SINCE = 6
 """Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED and pause instead."""

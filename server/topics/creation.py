@@ -1,151 +1,168 @@
-"""Checks requests to create topics or add partitions. Pure; `Topics` executes them.
+"""Creates topics, many at a time.
 
-Messages are Kafka's where they are true here. Source: Apache Kafka, ReplicationControlManager.java.
+    1  the node's store: the logs will be in these directories, and may be missing until they are settled
+    2  the cluster's store: the topics exist; one transaction for a whole batch, as in step 1
+    3  the logs in memory, without files
+
+`settling.py` creates the files later, or each log's first write does. After a crash, the next start
+creates the missing ones, or forgets step 1 if step 2 did not follow (`reconciliation.py`). A topic whose
+logs cannot be planned, because a directory is out of service or the broker stops, is deleted.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Iterator, Sequence
 
+from cleaner.rules.text import count_text
 from protocol.wire.error_codes import ErrorCode
-from server.metadata.store import METADATA_TOPIC
-from server.topics.computed_configs import TopicConfigs
-from server.topics.names import collision_key, fault_of_name
-from server.topics.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
-from storage.formats.config_property import ConfigError
-from storage.formats.log_config import LogConfig
+from server.metadata.store import Compare, Delete, MetadataStore, Put
+from server.runtime.executors import Executor
+from server.topics.deletion import TopicDeletion
+from server.topics.files import OperationInterrupted, plan_each, spread
+from server.topics.keys import TOPICS, placed_json, placed_key, topic_value, unsettled_key
+from server.topics.settling import TopicSettling, Unsettled
+from server.topics.topic import Topic, TopicRefused
+from storage.files.errors import StorageError
+from storage.log.directory import LogDirectory
 
-PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's MAX_PARTITIONS_PER_BATCH: the most partitions that one request may create."""
+_log = logging.getLogger("server.topics.topics")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic that a client asks to create."""
-
-    name: str
-    partitions_count: int = DEFAULT
-    replication_factor: int = DEFAULT
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    topic_id: uuid.UUID | None = None
-    """Its id, if it is a copy of a topic of the same cluster; None: a new one."""
+BATCH_TOPICS = 200
+"""The most topics in one transaction; applying it takes the loop a millisecond or two."""
+BATCH_PARTITIONS = 2_000
+"""The most partitions in a batch of more than one topic."""
 
 
-Admit = Callable[[int], TopicRefused | None]
-"""Called with a number of partitions to create. Returns why that must not happen now, or None."""
+def batches(planned: Sequence[Topic]) -> Iterator[list[Topic]]:
+    """Yields the topics in batches; a topic with very many partitions is a batch by itself."""
+    batch: list[Topic] = []
+    partitions = 0
+    for topic in planned:
+        partitions += len(topic.partitions)
+        if batch and (len(batch) == BATCH_TOPICS or partitions > BATCH_PARTITIONS):
+            yield batch
+            batch, partitions = [], len(topic.partitions)
+        batch.append(topic)
+    if batch:
+        yield batch
 
 
-def admit_all(_: int) -> None:
-    """Admit any number of partitions."""
+class TopicCreation:
+    """Creates topics in the store and in memory; only `Topics` calls it."""
 
+    __slots__ = (
+        "_administration", "_deletion", "_directories", "_is_stopping", "_node_store", "_settling",
+        "_store",
+    )  # fmt: skip
 
-def fault_of_request(counts: Iterable[int]) -> TopicRefused | None:
-    """Returns why a request may not create this many partitions; None if it may.
+    def __init__(
+        self,
+        store: MetadataStore,
+        node_store: MetadataStore,
+        directories: Sequence[LogDirectory],
+        administration: Executor,
+        deletion: TopicDeletion,
+        settling: TopicSettling,
+        *,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._node_store = node_store
+        self._directories = directories
+        self._administration = administration
+        self._deletion = deletion
+        self._settling = settling
+        self._is_stopping = is_stopping
 
-    Args:
-        counts: the number for each topic; invalid numbers are summed as they are, as in Kafka.
-    """
-    total = 0
-    for count in counts:
-        total += count
-        if total > PARTITIONS_PER_REQUEST_MAX:
-            text = "Excessively large number of partitions per request."
-            return TopicRefused(error_code=ErrorCode.POLICY_VIOLATION, message=text)
-    return None
+    async def create(self, planned: Sequence[Topic]) -> list[Topic | TopicRefused]:
+        """Create planned topics. Returns each topic with its logs, or why it is refused.
 
-
-def check_creation(
-    new_topic: NewTopic,
-    *,
-    existing: Mapping[str, str],
-    defaults: TopicDefaults,
-    configs: TopicConfigs,
-) -> tuple[int, LogConfig] | TopicRefused:
-    """Returns the number of partitions and the configuration of a new topic, or why it is refused.
-
-    Args:
-        existing: the names of the existing topics, by their collision keys.
-        configs: computes configurations over `defaults`.
-    """
-    refusal = _refuse_name(new_topic.name, existing) or _refuse_replicas(
-        new_topic.replication_factor
-    )
-    if refusal is not None:
-        return refusal
-    count = new_topic.partitions_count
-    count = defaults.partitions_count if count == DEFAULT else count
-    refusal = _refuse_count(count, defaults.partitions_max)
-    if refusal is not None:
-        return refusal
-    try:
-        return count, configs.strictly(new_topic.overrides)
-    except ConfigError as error:
-        return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
-
-
-def fault_of_growth(
-    topic: Topic, partitions_count: int, partitions_max: int
-) -> TopicRefused | None:
-    """Returns why a topic cannot grow to this many partitions; None if it can."""
-    if topic.is_internal:
-        # Their number decides where a group or transaction is stored; growth would lose existing ones.
-        # Kafka allows it.
-        text = f"{topic.name} is an internal topic, whose number of partitions cannot change."
-        return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
-    before = len(topic.partitions)
-    if partitions_count == before:
-        text = f"Topic already has {before} partition(s)."
-    elif partitions_count < before:
-        text = (
-            f"The topic {topic.name} currently has {before} partition(s); {partitions_count} would"
-            " not be an increase."
+        Raises:
+            StorageError: the store failed; the next start finds out which steps took effect.
+        """
+        if self._is_stopping():
+            return [TopicRefused.by_stop()] * len(planned)
+        places = await self._administration.run(self._places, planned)
+        if not all(places):
+            return [TopicRefused.by_disk("all log directories are offline")] * len(planned)
+        await self._place(planned, places)
+        if not await self._write_planned(planned):
+            await self._unplace(planned)
+            # Another broker has created one of the topics meanwhile: find out which.
+            if len(planned) > 1:
+                return [(await self.create([topic]))[0] for topic in planned]
+            return [_exists(planned[0].name)]
+        made = await self._administration.run(
+            plan_each, planned, places, is_stopping=self._is_stopping
         )
-    else:
-        return _refuse_count(partitions_count, partitions_max)
-    return TopicRefused(error_code=ErrorCode.INVALID_PARTITIONS, message=text)
+        self._settle_later([topic for topic in made if isinstance(topic, Topic)])
+        failed = {
+            topic.name: error
+            for topic, error in zip(planned, made, strict=True)
+            if isinstance(error, StorageError)
+        }
+        await self._undo([topic for topic in planned if topic.name in failed])
+        return [each if isinstance(each, Topic) else _refusal(each) for each in made]
 
+    def _places(self, planned: Sequence[Topic]) -> list[list[LogDirectory]]:
+        counts = [len(topic.partitions) for topic in planned]
+        places = iter(spread(self._directories, sum(counts)))
+        return [[place for _, place in zip(range(count), places, strict=False)] for count in counts]
 
-def _refuse_name(name: str, existing: Mapping[str, str]) -> TopicRefused | None:
-    if name == METADATA_TOPIC:
-        text = f"Creation of internal topic {name} is prohibited."
-        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
-    fault = fault_of_name(name)
-    if fault is not None:
-        return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
-    other = existing.get(collision_key(name))
-    if other == name:
-        return TopicRefused(
-            error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=f"Topic '{name}' already exists."
+    async def _place(self, planned: Sequence[Topic], places: Sequence[list[LogDirectory]]) -> None:
+        """Write where the logs will be, and that they may be missing."""
+        operations: list[Put | Delete] = []
+        for topic, its_places in zip(planned, places, strict=True):
+            holders = [directory.directory_id for directory in its_places]
+            operations.append(Put(key=placed_key(topic), value=placed_json(topic.name, holders)))
+            operations.append(Put(key=unsettled_key(topic, 0), value=""))
+        await self._node_store.txn((), operations)
+
+    async def _unplace(self, planned: Sequence[Topic]) -> None:
+        keys = [key for topic in planned for key in (placed_key(topic), unsettled_key(topic, 0))]
+        await self._node_store.txn((), [Delete(key=key) for key in keys])
+
+    async def _write_planned(self, planned: Sequence[Topic]) -> bool:
+        """Write the topics. Returns False if one exists."""
+        operations = [
+            Put(
+                key=TOPICS + topic.name,
+                value=topic_value(topic.id, len(topic.partitions), topic.overrides),
+            )
+            for topic in planned
+        ]
+        compares = [Compare(key=TOPICS + topic.name, mod_revision=0) for topic in planned]
+        return (await self._store.txn(compares, operations)).succeeded
+
+    def _settle_later(self, topics: Sequence[Topic]) -> None:
+        if not topics:
+            return
+        self._settling.settle_later(
+            [Unsettled(unsettled_key(topic, 0), tuple(topic.logs())) for topic in topics]
         )
-    if other is not None:
-        return TopicRefused(
-            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-            message=f"Topic '{name}' collides with existing topic: {other}",
-        )
-    return None
+        if len(topics) == 1:
+            count = count_text(len(topics[0].partitions), "partition")
+            _log.info("%s: created with %s", topics[0].name, count)
+        else:
+            names = ", ".join(topic.name for topic in topics)
+            _log.info("%s created: %s", count_text(len(topics), "topic"), names)
+
+    async def _undo(self, failed: Sequence[Topic]) -> None:
+        """Delete topics whose logs could not all be planned."""
+        if failed:
+            await self._deletion.mark(failed)
+            self._deletion.remove_later([(topic.name, topic.id) for topic in failed])
 
 
-def _refuse_count(partitions_count: int, partitions_max: int) -> TopicRefused | None:
-    if 0 < partitions_count <= partitions_max:
-        return None
-    message = (
-        f"{partitions_count} partitions: a topic has at most {partitions_max}"
-        " (max.topic.partitions)."
-        if partitions_count > 0
-        else "Number of partitions was set to an invalid non-positive value."
+def _refusal(error: StorageError) -> TopicRefused:
+    return (
+        TopicRefused.by_stop()
+        if isinstance(error, OperationInterrupted)
+        else TopicRefused.by_disk(str(error))
     )
-    return TopicRefused(error_code=ErrorCode.INVALID_PARTITIONS, message=message)
 
 
-def _refuse_replicas(replication_factor: int) -> TopicRefused | None:
-    if replication_factor in (DEFAULT, 1):
-        return None
-    message = (
-        f"Unable to replicate the partition {replication_factor} time(s): The target replication"
-        f" factor of {replication_factor} cannot be reached because only 1 broker(s) are registered."
-        if replication_factor > 1
-        else "Replication factor must be larger than 0, or -1 to use the default value."
-    )
-    return TopicRefused(error_code=ErrorCode.INVALID_REPLICATION_FACTOR, message=message)
+def _exists(name: str) -> TopicRefused:
+    text = f"Topic '{name}' already exists."
+    return TopicRefused(error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=text)

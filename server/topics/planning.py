@@ -8,9 +8,9 @@ from collections.abc import Callable, MutableMapping, Sequence
 
 from server.runtime.turns import Pace
 from server.topics.computed_configs import TopicConfigs
-from server.topics.creation import Admit, NewTopic, check_creation
 from server.topics.names import collision_key
 from server.topics.topic import OfflineLog, Topic, TopicDefaults, TopicRefused
+from server.topics.validation import Admit, NewTopic, check_creation
 from storage.formats.log_config import LogConfig
 
 

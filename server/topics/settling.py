@@ -1,6 +1,6 @@
 """Settles new logs: makes them durable after the requests that created them were answered.
 
-    1  the stores: the topic exists, its new logs may be missing   (`making.py`, `growth.py`)
+    1  the stores: the topic exists, its new logs may be missing   (`creation.py`, `growth.py`)
        <- the request is answered
     2  the logs' files, and their syncs, here
     3  the node's store forgets that logs may be missing

@@ -26,15 +26,14 @@ from server.metadata.store import MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
 from server.topics.alteration import Change, altered_topic, wait_for_commits, write_overrides
-from server.topics.creation import Admit, NewTopic, admit_all, fault_of_growth
+from server.topics.creation import TopicCreation, batches
 from server.topics.deletion import BATCH_TOPICS, TopicDeletion
 from server.topics.files import close_logs
 from server.topics.growth import TopicGrowth
 from server.topics.keys import topic_of_unsettled
-from server.topics.making import TopicMaking, batches
+from server.topics.log_opening import TopicOpening
 from server.topics.names import new_topic_id
 from server.topics.names_in_use import FOR_EVER
-from server.topics.opening import TopicOpening
 from server.topics.planning import planned_topics
 from server.topics.reconciliation import Reconciled, Reconciliation
 from server.topics.settling import TopicSettling
@@ -48,6 +47,7 @@ from server.topics.topic import (
     TopicDefaults,
     TopicRefused,
 )
+from server.topics.validation import Admit, NewTopic, admit_all, fault_of_growth
 from server.topics.work import TopicWork
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
@@ -65,7 +65,7 @@ class Topics(TopicTable):
     """Sole owner of the set of topics. Disk work runs in threads."""
 
     __slots__ = (
-        "_administration", "_deletion", "_directories", "_growth", "_has_all_directories", "_making",
+        "_administration", "_creation", "_deletion", "_directories", "_growth", "_has_all_directories",
         "_new_id", "_node_store", "_on_removed", "_progress", "_recovery_threads", "_settling",
         "_store", "_unclean", "_work",
     )  # fmt: skip
@@ -122,7 +122,7 @@ class Topics(TopicTable):
             has_all_directories=has_all_directories,
         )
         self._settling = TopicSettling(node_store, directories, administration)
-        self._making = TopicMaking(
+        self._creation = TopicCreation(
             store,
             node_store,
             directories,
@@ -264,7 +264,7 @@ class Topics(TopicTable):
             return answers
         made: dict[str, Topic | TopicRefused] = {}
         for batch in batches([each for each in answers if isinstance(each, Topic)]):
-            results = await self._making.make(batch)
+            results = await self._creation.create(batch)
             made |= zip((topic.name for topic in batch), results, strict=True)
             async for topic in pace.paced([each for each in results if isinstance(each, Topic)]):
                 made[topic.name] = self._publish_by(defaults, topic)

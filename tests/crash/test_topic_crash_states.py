@@ -26,8 +26,8 @@ from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import RangeResult
 from server.runtime.tasks import spawn
 from server.topics import settling
+from server.topics.creation import TopicCreation
 from server.topics.keys import DELETED, PLACED, PUT_ASIDE, UNSETTLED
-from server.topics.making import TopicMaking
 from server.topics.reconciliation import Reconciliation, _Verdict
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
@@ -132,12 +132,12 @@ def growth_cut_short_taken_for_whole(patch: Patch) -> None:
 
 
 def topic_in_the_store_before_its_placement(patch: Patch) -> None:
-    place = TopicMaking._place
+    place = TopicCreation._place
 
-    async def late(making: TopicMaking, *arguments: Any) -> None:
+    async def late(making: TopicCreation, *arguments: Any) -> None:
         spawn(place(making, *arguments), "placement")
 
-    patch.setattr(TopicMaking, "_place", late)
+    patch.setattr(TopicCreation, "_place", late)
 
 
 def placements_not_read(patch: Patch) -> None:

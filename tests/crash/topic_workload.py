@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from server.topics.creation import NewTopic
 from server.topics.mirrors import LINK, SOURCE_ID, without_own
 from server.topics.topic import OfflineLog, Topic
+from server.topics.validation import NewTopic
 from storage.files.paths import BEFORE, LOG, topic_id_text
 from storage.log.appender import Appended
 from tests.harness.log_builder import batch_of, valid

@@ -38,7 +38,7 @@ from server.replication.replication import LinkRefused, UnknownLink
 from server.replication.requests import FetchBounds
 from server.replication.slot_content import safe_ms_of
 from server.replication.source_topics import find_topics
-from server.topics.making import TopicMaking
+from server.topics.creation import TopicCreation
 from server.topics.topic import Topic, TopicRefused
 from storage.batches.batch_run import RUN_BYTES_MAX
 from storage.files.paths import START_COUNTER, topic_id_text
@@ -590,14 +590,14 @@ async def test_a_link_that_is_creating_a_mirror_is_not_deleted(
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t")
         is_making, may_go_on = asyncio.Event(), asyncio.Event()
-        make = TopicMaking.make
+        make = TopicCreation.make
 
         async def held(*args: Any) -> Any:
             is_making.set()
             await may_go_on.wait()
             return await make(*args)
 
-        monkeypatch.setattr(TopicMaking, "make", held)
+        monkeypatch.setattr(TopicCreation, "make", held)
         await link(target, source)
         await is_making.wait()
         asyncio.get_running_loop().call_soon(may_go_on.set)

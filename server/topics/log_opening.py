@@ -23,7 +23,7 @@ from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.recovery.progress import RecoveryProgress
 
-_log = logging.getLogger("server.topics.opening")
+_log = logging.getLogger("server.topics.log_opening")
 
 THREADS_MAX = 256
 """The most threads for all directories together."""

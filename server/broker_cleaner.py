@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @loop_thread
-class Cleaning:
+class BrokerCleaner:
     """The cleaner of one broker, from its start until `stop`."""
 
     __slots__ = ("_counts", "_latency_watch", "_pool", "_space_watch", "compaction")

@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
-from server.topics.creation import NewTopic
+from server.topics.creation import batches
 from server.topics.deletion import TopicDeletion
 from server.topics.keys import DELETED, PLACED, TOPICS, UNSETTLED, placement
-from server.topics.making import batches
 from server.topics.topic import Topic, TopicRefused
+from server.topics.validation import NewTopic
 from storage.files.errors import LogOffline, StorageError
 from storage.files.local_files import LocalFileSystem
 from storage.log.directory import LogDirectory
