@@ -38,6 +38,7 @@ from bench.clients.idle_connections import idle_connection_figures
 from bench.clients.idle_mirrors import idle_mirror_figures
 from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
+from bench.clients.peers import peer_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
 from bench.replog.placements import placement_figures
@@ -69,6 +70,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "memory": memory_figures,
     "idle_connections": idle_connection_figures,
     "latency": latency_figures,
+    "peers": peer_figures,
     "fetch": fetch_figures,
     "produce": produce_figures,
     "tls": tls_throughput_figures,
