@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,11 @@ def test_a_fork_is_killed_and_waited_for_like_a_process_of_ones_own(waiting: For
     assert waiting.wait() == -signal.SIGKILL
     assert waiting.poll() == -signal.SIGKILL
     assert not Path(f"/proc/{waiting.pid}").exists()
+
+
+def test_threads_wait_for_the_same_fork(waiting: ForkedProgram) -> None:
+    with ThreadPoolExecutor() as threads:
+        waits = [threads.submit(waiting.wait, 60) for _ in range(4)]
+        waiting.kill()
+
+        assert {each.result() for each in waits} == {-signal.SIGKILL}

@@ -26,6 +26,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -38,13 +40,16 @@ CLIENT_LIBRARIES = ("aiokafka", "confluent_kafka", "kafka")
 
 
 class ForkedProgram:
-    """One program, with the methods of `subprocess.Popen`."""
+    """One program, with the methods of `subprocess.Popen`. Any thread may call them."""
 
     def __init__(self, args: Sequence[str], status: socket.socket) -> None:
         self.args = args
         self.pid = int(status.recv(ANSWER_BYTES_MAX))
         self.returncode: int | None = None
         self._status = status
+        self._lock = threading.Lock()
+        # Not once it has ended: another thread may still wait for it.
+        weakref.finalize(self, status.close)
 
     def poll(self) -> int | None:
         """Returns the exit code, the negative number of the signal that ended it, or None."""
@@ -72,8 +77,9 @@ class ForkedProgram:
             ready = select.poll()
             ready.register(self._status, select.POLLIN)
             if ready.poll(None if timeout is None else timeout * 1000):
-                self.returncode = int(self._status.recv(ANSWER_BYTES_MAX))
-                self._status.close()
+                with self._lock:
+                    if self.returncode is None:
+                        self.returncode = int(self._status.recv(ANSWER_BYTES_MAX))
         return self.returncode
 
 

@@ -115,8 +115,9 @@ class StandbyProcess:
             found = self.status()
             if found is not None and holds(found):
                 return found
-            assert self._process is not None
-            assert self._process.poll() is None, f"it ended{self.tail()}"
+            process = self._process
+            assert process is not None, "another thread has killed it"
+            assert process.poll() is None, f"it ended{self.tail()}"
             assert time.monotonic() < deadline, f"{found}{self.tail()}"
             time.sleep(STEP_SECONDS)
 
