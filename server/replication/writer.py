@@ -122,26 +122,34 @@ class MirrorWriter:
         mirror.happened(Event.CUT)
 
     async def skip(self, mirror: Mirror, verdict: Verdict) -> None:
-        """Move the log's end over records that the source deleted before they were copied, and its
-        start."""
-        log, offset = mirror.log, verdict.offset
+        """Let the log start over where the source's starts, which has deleted records before they were
+        copied.
+
+        The producers' last sequences and the markers of their transactions may have been among these, so
+        the log forgets its producers: it would refuse the next batch of one that it knows too little of.
+
+        Source: Apache Kafka, ReplicaFetcherThread.scala (`truncateFullyAndStartAt`).
+        """
         target = mirror.own
+        async with mirror.writing:
+            await to_its_end(self._skip(mirror, target, verdict))
+
+    async def _skip(self, mirror: Mirror, target: Target, verdict: Verdict) -> None:
+        log, offset = target.log, verdict.offset
         assert offset is not None, "the verdict of a skip has its offset"
+        if mirror.own is not target:
+            return  # A resync has ended since the verdict, which is about the log before.
+        before = log.log_end_offset
         try:
-            async with mirror.writing:
-                await self._make_files(log)
-                if mirror.own is not target:
-                    return
-                mirror.skipped_records += offset - log.log_end_offset
-                _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
-                # The epoch of the last record: the records behind the gap may have the same one.
-                epoch = max(log.epochs.latest, Epoch(0))
-                log.appender.advance_end(offset, now_ms=self._now_ms(), leader_epoch=epoch)
-                self._group_commit.appended(log)
-                await self._group_commit.durable(log, offset)
-                await self._follow_start(mirror, target, offset)
+            await self._group_commit.rest(log)
+            await self._disk.run(log.truncate_fully_and_start_at, offset)
         except StorageError as error:
             self._failed(mirror, error)
+            return
+        mirror.skipped_records += offset - before
+        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
+        # Its readers and the waiters of its syncs would wait for what is gone.
+        self._group_commit.abandon(log)
 
     async def begin_copy(self, mirror: Mirror, start: Offset = BEGINNING) -> None:
         """Begin an empty new copy of a mirror in a resync, in place of one that has begun."""

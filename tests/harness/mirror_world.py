@@ -31,6 +31,7 @@ from server.replication.target import Target
 from server.replication.writer import MirrorWriter
 from server.runtime.turns import Turns
 from storage.files.paths import copy_directory
+from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.log.opening import create_log
 from storage.segment.reader import Isolation
@@ -119,8 +120,14 @@ class StartCounter:
 class MirrorWorld:
     """One source and one mirror."""
 
-    def __init__(self, seed: int, *, resyncs: bool = False) -> None:
+    def __init__(self, seed: int, *, resyncs: bool = False, trims: bool = False) -> None:
+        """
+        Args:
+            trims: whether records are deleted at the source, also before they were copied.
+        """
         self.random = Random(seed)
+        self.trims = trims
+        self.topic = replace(TOPIC, deletes=trims)
         self.operator = Random(seed) if resyncs else None
         """Decides about resyncs; None if there are none."""
         self.late: tuple[Target, Fetched] | None = None
@@ -196,6 +203,9 @@ class MirrorWorld:
     async def settle(self) -> None:
         """Let the mirror copy until it has everything, or only an operator can decide."""
         resumed = 0
+        if self.trims:
+            # Of an open transaction, the mirror may know only the records that were not deleted.
+            self._end_transactions()
         for _ in range(300):
             if self.mirror.state is MirrorState.FAILED:
                 if resumed == (3 if self.operator is None else 30):
@@ -209,7 +219,11 @@ class MirrorWorld:
             await self._fetch(is_lost=False)
             self.copy.log.advance_high_watermark(self.copy.log.sync())
             self._check()
-            is_level = self.copy.log.log_end_offset == self.source.log.high_watermark
+            theirs, ours = self.source.log, self.copy.log
+            is_level = (ours.log_start_offset, ours.log_end_offset) == (
+                theirs.log_start_offset,
+                theirs.high_watermark,
+            )
             if is_level and self.mirror.state is MirrorState.COPYING:
                 return
         raise AssertionError(f"it does not end: {self.mirror.facts()}")
@@ -235,8 +249,17 @@ class MirrorWorld:
             self.mirror.happened(Event.RESUME)
         else:
             self._elect()
+        if self.trims and self.random.random() < 0.1:
+            self._trim()
         if self.operator is not None:
             await self._operate(self.operator)
+
+    def _trim(self) -> None:
+        """Delete records at the source, most often all of them."""
+        log = self.source.log
+        start, end = log.log_start_offset, log.high_watermark
+        offset = self.random.choice((end, end, self.random.randint(start, end)))
+        assert not isinstance(log.delete_records(Offset(offset)), ErrorCode)
 
     async def _operate(self, operator: Random) -> None:
         """Ask for a resync if it has failed; let an answer arrive that was late."""
@@ -279,6 +302,20 @@ class MirrorWorld:
             self.random.choice((producer.commit, producer.abort))()
         self._remember(before)
 
+    def _end_transactions(self) -> None:
+        before = self.source.log.log_end_offset
+        for each in self.source.log.producers.open_transactions():
+            marker = self.source.log.appender.append_marker(
+                each.producer_id,
+                each.producer_epoch,
+                is_commit=False,
+                coordinator_epoch=Epoch(0),
+                now_ms=self.now_ms,
+            )
+            assert isinstance(marker, Appended), marker
+        self.source.make_durable()
+        self._remember(before)
+
     def _value(self) -> bytes | None:
         return None if self.random.random() < 0.3 else b"%d" % self.random.randrange(1 << 20)
 
@@ -310,6 +347,8 @@ class MirrorWorld:
         """
         log = self.source.log
         offset = max(log.cut_offset_min, log.log_end_offset - self.random.randrange(6))
+        if self.trims and offset <= log.log_start_offset:
+            return  # An emptied log forgets its open transactions: nothing would end them at the mirror.
         log.truncate_to(Offset(offset))
         self.transactions.clear()
         self.elections += 1
@@ -361,7 +400,7 @@ class MirrorWorld:
 
     def compacts(self, mirror: Mirror) -> bool:
         """Returns whether the source's topic is compacted."""
-        return TOPIC.compacts
+        return self.topic.compacts
 
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means, as a link does."""
@@ -372,7 +411,7 @@ class MirrorWorld:
         verdict = judge(
             answer,
             target.place,
-            topic=TOPIC,
+            topic=self.topic,
             mirrored_id=TOPIC_ID,
             sparse_level=1,
             missed_tombstones=missed,
@@ -453,6 +492,20 @@ class MirrorWorld:
             else:
                 found[record.key] = record.value
         return found
+
+    def refuses_a_producer(self) -> bool:
+        """Returns whether the mirror, if it were promoted, would refuse a producer's next batch.
+
+        It may refuse one of which it has only a marker: the sequence could be that of a new epoch.
+        """
+        producers = self.copy.log.producers
+        headers = [each.next_header() for each in self.transactions.values()]
+        states = {each.producer_id: producers.get(each.producer_id) for each in headers}
+        return any(
+            producers.check_append(each, None) is not ErrorCode.NONE
+            for each in headers
+            if (state := states[each.producer_id]) is None or state.batches
+        )
 
     def forgets_a_producer(self) -> bool:
         """Returns whether the mirror lacks the last batch of a producer that the source's log has.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
 from protocol.wire.numbers import Epoch, ProducerId
@@ -21,7 +24,12 @@ class TransactionalProducer:
 
     def send(self, *pairs: KeyValue, codec: Codec = Codec.NONE) -> int:
         """Append a batch to the open transaction. Returns its base offset."""
-        batch = batch_of(
+        batch = self._next_batch(pairs, codec)
+        self._sequence += len(pairs)
+        return self._log.append_batch(valid(batch)).base_offset
+
+    def _next_batch(self, pairs: Sequence[KeyValue], codec: Codec) -> bytearray:
+        return batch_of(
             pairs,
             codec=codec,
             producer_id=self._producer_id,
@@ -29,8 +37,10 @@ class TransactionalProducer:
             base_sequence=self._sequence,
             is_transactional=True,
         )
-        self._sequence += len(pairs)
-        return self._log.append_batch(valid(batch)).base_offset
+
+    def next_header(self) -> BatchHeader:
+        """Returns the header of a batch that could be the next one."""
+        return read_header(self._next_batch([(b"k", b"v")], Codec.NONE))
 
     def commit(self) -> int:
         """Append a COMMIT marker. Returns its offset."""

@@ -42,6 +42,7 @@ from server.topics.creation import TopicCreation
 from server.topics.topic import Topic, TopicRefused
 from storage.batches.batch_run import RUN_BYTES_MAX
 from storage.files.paths import START_COUNTER, topic_id_text
+from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.certificates import Certificates
@@ -338,6 +339,63 @@ async def test_records_deleted_before_they_were_copied_are_counted(tmp_path: Pat
         assert status(target)["partitions"][0]["skipped_records"] == 4
 
 
+async def test_producers_are_unknown_after_records_that_were_deleted_before_they_were_copied(
+    tmp_path: Path,
+) -> None:
+    """Their last sequences, and the markers of their transactions, were among these records."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await produce_as(source, 7, [b"1", b"2"])
+        await produce_as(source, 8, [b"open"], is_transactional=True)
+        await link(target, source)
+        await until_equal(source, target)
+        await target.broker.replication.pause(LINK, is_paused=True)
+        await produce_as(source, 7, [b"3"], sequence=2)
+        log = source.log("t")
+        log.appender.append_marker(
+            ProducerId(8), Epoch(0), is_commit=True, coordinator_epoch=Epoch(0), now_ms=0
+        )
+        await source.produce("t", batch_of([(b"k", b"v")]))
+        log.delete_records(log.log_end_offset)
+
+        await target.broker.replication.pause(LINK, is_paused=False)
+        await until_equal(source, target)
+
+        mirror = mirror_log(target)
+        assert mirror is not None
+        assert [*mirror.producers.items()] == []
+        assert mirror.last_stable_offset == mirror.log_end_offset
+        assert status(target)["partitions"][0]["skipped_records"] == 3
+        await source.produce("t", batch_of([(b"k", b"later")]))
+        assert [each.value for each in await until_equal(source, target)] == [b"later"]
+    async with serving_broker(tmp_path / "target") as target:
+        mirror = mirror_log(target)
+        assert mirror is not None
+        assert [*mirror.producers.items()] == []
+        assert mirror.last_stable_offset == mirror.log_end_offset
+
+
+async def produce_as(
+    served: ServedBroker,
+    producer_id: int,
+    values: Sequence[bytes],
+    *,
+    sequence: int = 0,
+    is_transactional: bool = False,
+) -> None:
+    """Append a batch of an idempotent producer to the topic `t`."""
+    batch = batch_of(
+        [(b"k", value) for value in values],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+    appended = served.log("t").appender.append_as_leader(valid(batch), now_ms=0)
+    assert isinstance(appended, Appended), appended
+    served.broker.group_commit.appended(served.log("t"))
+
+
 async def test_a_source_may_start_within_a_batch(tmp_path: Path) -> None:
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t")
@@ -590,14 +648,14 @@ async def test_a_link_that_is_creating_a_mirror_is_not_deleted(
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t")
         is_making, may_go_on = asyncio.Event(), asyncio.Event()
-        make = TopicCreation.make
+        create = TopicCreation.create
 
         async def held(*args: Any) -> Any:
             is_making.set()
             await may_go_on.wait()
-            return await make(*args)
+            return await create(*args)
 
-        monkeypatch.setattr(TopicCreation, "make", held)
+        monkeypatch.setattr(TopicCreation, "create", held)
         await link(target, source)
         await is_making.wait()
         asyncio.get_running_loop().call_soon(may_go_on.set)
