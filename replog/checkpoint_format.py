@@ -78,6 +78,11 @@ def encode_block(rows: Iterable[Row]) -> bytes:
     return _BLOCK.pack(len(body), crc32c(body)) + body
 
 
+def encoded_rows(block: bytes) -> Iterator[Row]:
+    """Yields the rows of a block that `encode_block` has made."""
+    return block_rows(block[_BLOCK.size :])
+
+
 def encode_footer(footer: Footer) -> bytes:
     """Returns the bytes with which the file ends."""
     digest = footer.digest.to_bytes(DIGEST_BYTES, "big")

@@ -23,6 +23,7 @@ from replog.checkpoint_format import (
     encode_block,
     encode_footer,
     encode_header,
+    encoded_rows,
     read_footer,
     row_bytes,
     rows_in,
@@ -99,14 +100,20 @@ class Checkpoints:
     def restore(self, snapshot: SnapshotId, machine: StateMachine) -> Checkpoint:
         """Give a machine the state of a snapshot, after all of it was checked. Raises DamagedFile."""
         path = self.path(snapshot)
-        data = _bytes_of(self._files, path)
+        data = bytes_of(self._files, path)
         checked = verify_bytes(data, path, snapshot)
         restore_rows(data, path, machine, checked.digest)
         return checked
 
     def begin(self, snapshot: SnapshotId, rows: Iterator[Row], digest: int) -> SnapshotWriter:
-        """Begin to write a snapshot of these rows, whose set digest is `digest`."""
-        return SnapshotWriter(self.begin_part(snapshot), snapshot, rows, digest)
+        """Begin to write a snapshot of these rows, whose set digest is `digest`. Raises StorageError."""
+        part = self.begin_part(snapshot)
+        try:
+            return SnapshotWriter(part, snapshot, rows, digest)
+        except StorageError:
+            part.close()
+            self.discard_part(snapshot)
+            raise
 
     def begin_part(self, snapshot: SnapshotId) -> File:
         """Create the file of a snapshot that is written or received, with its temporary name."""
@@ -197,11 +204,25 @@ class SnapshotWriter:
         return self._file.size
 
     def step(self) -> bool:
-        """Write up to one block. Returns whether rows may be left."""
+        """Write up to one block, or sync what was written. Returns whether rows may be left.
+
+        The sync is here, because the owner of the state lets nothing else happen during `finish`.
+        """
         block = list(self._next_block())
-        if block:
-            self._write(encode_block(block))
-        return bool(block)
+        if not block:
+            self._file.sync()
+            return False
+        data = encode_block(block)
+        self._write(data)
+        self._count(data)
+        return True
+
+    def _count(self, block: bytes) -> None:
+        """Add the rows to the digest as they were written: what happens to a row after its hash was
+        taken, no digest would find."""
+        for key, value in encoded_rows(block):
+            self.count += 1
+            self._digest = replaced(self._digest, 0, row_digest(key, value))
 
     def finish(self) -> Checkpoint:
         """Write the footer, sync and close the file; it still has its temporary name.
@@ -234,8 +255,6 @@ class SnapshotWriter:
         size = 0
         for key, value in self._rows:
             yield key, value
-            self.count += 1
-            self._digest = replaced(self._digest, 0, row_digest(key, value))
             size += row_bytes(key, value)
             if size >= BLOCK_BYTES:
                 return
@@ -261,10 +280,10 @@ def restore_rows(data: memoryview, path: str, machine: StateMachine, digest: int
 
 def verify_file(files: FileSystem, path: str, snapshot: SnapshotId) -> Checkpoint:
     """Check the file at `path`, which should be this snapshot. Raises DamagedFile."""
-    return verify_bytes(_bytes_of(files, path), path, snapshot)
+    return verify_bytes(bytes_of(files, path), path, snapshot)
 
 
-def _bytes_of(files: FileSystem, path: str) -> memoryview:
+def bytes_of(files: FileSystem, path: str) -> memoryview:
     """Returns a large file's bytes."""
     file = files.open(path)
     try:

@@ -197,7 +197,8 @@ class EntryLog:
     def drop_before(self, index: int) -> None:
         """Remove the segments whose entries are all below `index`, oldest first."""
         while len(self._segments) > 1 and self._segments[0].end <= index:
-            self._files.unlink(self._segments.pop(0).path)
+            self._files.unlink(self._segments[0].path)
+            del self._segments[0]
 
     def truncate(self, end: int) -> int:
         """Remove the entries from `end` on, with the rest of the frame they are in.

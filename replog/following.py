@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from replog.checkpoints import PART, restore_rows, verify_bytes
+from replog.checkpoints import PART, bytes_of, restore_rows, verify_bytes
 from replog.compactor import LogCompactor
 from replog.control import snapshot_in
 from replog.entry import Entry, Frame, Kind, SnapshotId
@@ -128,7 +128,6 @@ class Follower:
         elif self._replica.role is not Role.INSTALLING:
             for frame in answer.frames:
                 self._replica.append_confirmed(_from(frame, self._replica.log.end))
-                self._replica.confirm(self._replica.log.end)
                 if self._replica.wanted is not None:
                     return
             self._replica.confirm(self._replica.log.end)
@@ -188,7 +187,7 @@ class Follower:
         replica = self._replica
         part.file.sync()
         path = replica.checkpoints.path(part.snapshot)
-        data = memoryview(replica.files.read_bytes(path + PART))
+        data = bytes_of(replica.files, path + PART)
         try:
             checkpoint = verify_bytes(data, path, part.snapshot)
             machine = self._new_machine()
@@ -238,7 +237,13 @@ class Follower:
         if found is None:
             return
         machine = self._new_machine()
-        checkpoint = restore_from_log(found, machine, replica.directory)
+        try:
+            checkpoint = restore_from_log(found, machine, replica.directory)
+        except DamagedFile as error:
+            _log.warning("received a damaged log, fetching it again: %s", error)
+            self.damaged += 1
+            self._drop_incoming()
+            return
         self._incoming = None
         replica.install_log(incoming, checkpoint, machine)
         self._compactor.installed()

@@ -4,8 +4,9 @@
     END     appended when the leader's file is durable; names its size, its checksum and its digest
 
 At the END a copy compares digests: if its own differs, it has applied a command differently, says so,
-and asks for the leader's snapshot. Otherwise it drops the prefix when its own file is durable. The
-paper compares checksums of files and lets followers reject an END; a digest is there at once.
+and asks for the leader's snapshot. Otherwise, once its own file is durable, too, that gets its final
+name, and the prefix is dropped. The paper compares checksums of files and lets followers reject an
+END; a digest is there at once.
 
 Source: Ongaro, Log Compaction in Raft, section 5.2.
 """
@@ -44,14 +45,16 @@ class LeaderExternal(LogCompactor):
         replica.apply_confirmed()
 
     def finish(self) -> None:
-        """Make the own file durable; a leader then appends the END."""
+        """Make the own file durable; a leader then appends the END.
+
+        The file keeps its temporary name until the END: a start must not take a snapshot that no END has
+        confirmed.
+        """
         assert self.writer is not None
-        checkpoint = self.writer.finish()
-        self.replica.checkpoints.publish(checkpoint.snapshot)
-        self.writer, self._own = None, checkpoint
-        self.look()
+        own = self._own = self.writer.finish()
+        self.writer = None
         if self.replica.role is Role.LEADER:
-            self._append_end(checkpoint)
+            self._append_end(own)
         self._conclude()
 
     def applied(self, entry: Entry) -> None:
@@ -66,6 +69,8 @@ class LeaderExternal(LogCompactor):
     def abandon(self) -> None:
         """Give up the snapshot that was begun, if any."""
         super().abandon()
+        if self._own is not None:
+            self.replica.checkpoints.discard_part(self._own.snapshot)
         self._snapshot = self._own = self._end = None
 
     def _start(self, snapshot: SnapshotId) -> None:
@@ -103,7 +108,11 @@ class LeaderExternal(LogCompactor):
         """Drop the prefix once the END is there and the own file is durable."""
         if self._own is not None and self._end is not None:
             checkpoint, self._own, self._end = self._own, None, None
+            self.replica.checkpoints.publish(checkpoint.snapshot)
             self.covered(checkpoint)
+
+    def _writing_bytes(self) -> int:
+        return super()._writing_bytes() + (self._own.size if self._own is not None else 0)
 
     def _differs(self, snapshot: SnapshotId) -> None:
         replica = self.replica

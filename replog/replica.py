@@ -16,12 +16,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from replog.checkpoint_format import rows_in
 from replog.checkpoints import (
     PART,
     Checkpoint,
     Checkpoints,
     received_part,
+    restore_rows,
     snapshots_in,
     verify_bytes,
 )
@@ -33,7 +33,7 @@ from replog.recovery import FoundSnapshot, Plan, plan_start
 from replog.segment import NAME as SEGMENT_NAME
 from replog.segment import FoundSegment, read_segments, remove_segments
 from replog.trigger import ReplayRate
-from storage.files.errors import DamagedFile
+from storage.files.errors import DamagedFile, StorageError
 from storage.files.files import FileSystem
 
 _log = logging.getLogger("replog.replica")
@@ -197,12 +197,21 @@ class Replica:
         self.covered_ms = self.clock_ms()
 
     def lead(self, term: int) -> None:
-        """Become the leader of this term: everything in the log is committed, and is applied now."""
+        """Become the leader of this term: everything in the log is committed, and is applied now.
+
+        Raises:
+            StorageError: the state turned out to be another one than the log's last snapshot has.
+        """
         assert self.role is not Role.INSTALLING, "a copy without its snapshot cannot lead"
         assert term >= self.log.last_term, "terms never decrease"
         self.role, self.term = Role.LEADER, term
         began, first = self.clock_ms(), self.applied_end
         self.confirm(self.log.end)
+        if self.wanted is not None:
+            raise StorageError(
+                f"{self.directory}: this copy's state differs from that of the leader whose log it has:"
+                " it needs a snapshot of another copy, and cannot lead"
+            )
         self.replay_rate.measured(self.applied_end - first, self.clock_ms() - began)
         if self._open_start is not None:
             self.append([(Kind.ABANDONED, abandoned_payload(self._open_start))])
@@ -226,9 +235,17 @@ class Replica:
         return frame
 
     def append_confirmed(self, frame: Frame) -> None:
-        """Write entries that the leader has committed, as a learner."""
+        """Write entries that the leader has committed, as a learner, and apply them."""
         assert self.role is not Role.LEADER
         append_rolling(self.log, frame, self._segment_bytes)
+        if self.applied_end < frame.index:
+            self.confirm(self.log.end)
+            return
+        # They are at hand: to read them would read their segment once for each frame.
+        self.confirmed_end = self.log.end
+        self._recovered = []
+        for entry in frame.entries():
+            self.apply(entry)
 
     def confirm(self, end: int) -> None:
         """Apply what is below `end`: the leader has committed it."""
@@ -272,7 +289,8 @@ class Replica:
 
     def bytes_from(self, end: int) -> int:
         """Returns the bytes of the segments from `end` on, where one begins."""
-        segments = self.log.segments
+        # Metrics ask in another thread, while the compactor drops segments.
+        segments = tuple(self.log.segments)
         return sum(each.size for each in segments if each.base >= end)
 
     def truncate(self, end: int) -> None:
@@ -371,7 +389,7 @@ def append_rolling(log: EntryLog, frame: Frame, segment_bytes: int) -> None:
 def restore_from_log(found: LogSnapshot, machine: StateMachine, name: str) -> Checkpoint:
     """Give a machine the state of a snapshot in the log. Raises DamagedFile."""
     checkpoint = check_in_log(found, name)
-    machine.restore(rows_in(memoryview(found.data), name))
+    restore_rows(memoryview(found.data), name, machine, checkpoint.digest)
     return checkpoint
 
 

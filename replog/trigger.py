@@ -2,10 +2,12 @@
 
     u          log bytes * u > max(bytes of the last snapshot, estimated bytes of the next one, floor)
     replay     replaying the log at the next start is estimated to take longer than `replay_ms`
-    age        the oldest entry that no snapshot covers is older than `age_ms`
+    age        there are entries that no snapshot covers, and the last snapshot, or the start, is older
+               than `age_ms`
 
-whichever comes first. While the process is quiet, `QUIET_SHARE` of `u` and `replay` is enough: so fewer
-snapshots fall into busy times, and no bound is exceeded.
+whichever comes first. While the process is quiet, `QUIET_SHARE` of the log that `u` allows, and of
+`replay`, is enough: so fewer snapshots fall into busy times. The bound on the disk holds as before. Up
+to u / QUIET_SHARE bytes are then written to snapshots for each byte that clients write.
 
 Source: Ongaro, Log Compaction in Raft, section 4. There the estimated size of the next snapshot is a
 more complex alternative; a machine that knows its size makes it free. Without it, a state that only
@@ -73,7 +75,7 @@ class Measures:
     replay_ms: float
     """Estimated time to replay the entries."""
     age_ms: float
-    """Age of the oldest entry that the snapshot does not cover."""
+    """Time since the last snapshot was completed; at first, since the start."""
 
 
 def due(

@@ -4,8 +4,9 @@
     step     start the child, wait for it, then check and sync its file
     finish   the file, or SnapshotNotMade: the caller makes the snapshot in process
 
-The child's word counts for nothing: its file is read again, and its checksums and its digest must be
-right. So a child that crashes, is killed, hangs or writes garbage costs only its work.
+The child's file is read again: each checksum must be right, and the digest in its footer that of the
+live state. The child sums that digest over the rows as it has encoded them. So a child that crashes, is
+killed, hangs or loses a part of its file costs only its work.
 
 Source: Ongaro, Log Compaction in Raft, section 6 (a second state machine), without its memory.
 """

@@ -80,6 +80,8 @@ class SnapshotReader:
             size, checksum = decode_block_head(head, file.path)
             if size == 0:
                 break
+            if size > file.size - position:
+                raise DamagedFile(file.path, "it is truncated")
             body = file.read_at(position + BLOCK_HEAD_BYTES, size)
             self._check_block(body, size, checksum, position)
             whole.update(head)

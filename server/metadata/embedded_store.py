@@ -37,6 +37,9 @@ from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.metadata.embedded_store")
 
+RETRY_SECONDS = 60.0
+"""The time from a failed snapshot to the next one: an attempt may write as much as the whole state."""
+
 T = TypeVar("T")
 
 INLINE_OPERATIONS_MAX = 256
@@ -53,7 +56,7 @@ class EmbeddedMetadataStore:
 
     __slots__ = (
         "_deadlines", "_expiring", "_expiry", "_is_quiet", "_lock", "_log", "_machine", "_news",
-        "_snapshotter", "_snapshotting", "_worker",
+        "_next_attempt_s", "_snapshotter", "_snapshotting", "_worker",
     )  # fmt: skip
 
     def __init__(self, log: MetadataLog, is_quiet: Callable[[], bool]) -> None:
@@ -66,6 +69,8 @@ class EmbeddedMetadataStore:
         # State: the lock covers every change of the map and of the log.
         self._machine = log.machine
         self._snapshotting: set[asyncio.Task[None]] = set()
+        # When the next snapshot may begin, on the loop's clock: later, if the last one has failed.
+        self._next_attempt_s = 0.0
         self._news: asyncio.Future[None] | None = None
         # When each lease expires, on the loop's clock.
         self._deadlines: dict[int, float] = {}
@@ -276,10 +281,18 @@ class EmbeddedMetadataStore:
             machine.run(operations)
         self._log.applied(logged)
         self._notify_watches()
-        if self._log.due(is_quiet=self._is_quiet()) is not None:
+        if self._log.due(is_quiet=self._is_quiet()) is not None and self._may_snapshot():
             await self._begin_snapshot()
 
     # Snapshots.
+
+    def _may_snapshot(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._next_attempt_s
+
+    def _snapshot_failed(self) -> None:
+        """Log the failure, and let the next transactions be served without another attempt."""
+        self._next_attempt_s = asyncio.get_running_loop().time() + RETRY_SECONDS
+        _log.exception("the metadata store could not write a snapshot")
 
     async def _begin_snapshot(self) -> None:
         """Write a small snapshot now, begin a large one. If that fails, the transaction is durable."""
@@ -288,8 +301,8 @@ class EmbeddedMetadataStore:
                 await self._in_worker(_write_whole, self._log)
                 return
             await self._in_worker(self._log.begin_snapshot)
-        except StorageError:
-            _log.exception("the metadata store could not write a snapshot")
+        except Exception:  # noqa: BLE001 - whatever it is, the transaction is durable
+            self._snapshot_failed()
             return
         spawn(self._finish_snapshot(), "metadata snapshot", among=self._snapshotting)
 
@@ -298,15 +311,16 @@ class EmbeddedMetadataStore:
         try:
             while not await self._is_written():
                 pass
-        except StorageError:
-            _log.exception("the metadata store could not write a snapshot")
+        except Exception:  # noqa: BLE001 - whatever it is, a later one may succeed
+            self._snapshot_failed()
 
     async def _is_written(self) -> bool:
         """Write the snapshot. Returns False if another one was begun instead, which must be written."""
         log, loop = self._log, asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._snapshotter, log.write_snapshot)
-        except StorageError:
+        except BaseException:
+            # Whatever it was: as long as one is begun, none is due.
             async with self._lock:
                 await self._in_worker(log.abandon_snapshot)
             raise
@@ -379,7 +393,7 @@ def _write_whole(log: MetadataLog) -> None:
     log.begin_snapshot()
     try:
         log.write_snapshot()
-    except StorageError:
+    except BaseException:
         log.abandon_snapshot()
         raise
     log.finish_snapshot()

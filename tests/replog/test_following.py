@@ -9,6 +9,7 @@ import pytest
 
 from replog.compactor import LogCompactor, Placement
 from replog.entry import Kind
+from replog.entry_log import EntryLog
 from replog.following import Follower
 from replog.in_log import InLog
 from replog.messages import Answer, Diverging, Entries, FetchSnapshot, SnapshotBytes
@@ -271,3 +272,38 @@ def test_chunks_are_appended_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
     sizes = [len(frame.contents) for frame in leader.log.frames(leader.log.start)]
     assert max(sizes) == 4
+
+
+def test_entries_are_applied_without_reading_the_log_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading it for each frame of an answer would take time that grows with their square."""
+    leader, _ = opened(new_disk())
+    copy, _, follower = follower_on(new_disk())
+    for key in "abcdefgh":
+        put(leader, key)
+    found = answer(leader, follower.request())
+    assert isinstance(found, Entries)
+    assert len(found.frames) == 8
+
+    def read(*_: object) -> None:
+        pytest.fail("the log is read")
+
+    monkeypatch.setattr(EntryLog, "frames", read)
+    follower.receive(found)
+
+    assert rows(copy) == rows(leader)
+
+
+def test_a_log_that_arrives_damaged_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, copy, _, follower = leader_ahead(Placement.IN_LOG)
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyValueMachine, "restore", lambda *_: None)
+        while not follower.damaged:
+            exchange(follower, leader)
+    assert set(rows(copy)) == {b"a"}
+
+    exchange(follower, leader, 40)
+
+    assert rows(copy) == rows(leader)
+    assert follower.installs == 1

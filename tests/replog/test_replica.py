@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import errno
+from collections.abc import Callable, Iterable
 from random import Random
 
 import pytest
 
+from replog import checkpoints
+from replog.checkpoint_format import encode_block
 from replog.compactor import LogCompactor, Placement
-from replog.control import start_payload
+from replog.control import End, abandoned_payload, decode_end, end_payload, start_payload
 from replog.digest import set_digest
 from replog.entry import Frame, Kind
+from replog.leader_external import LeaderExternal
+from replog.machine import Row
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
 from storage.files.errors import DamagedFile, NoSpace, StorageError, SyncFailed
@@ -322,3 +328,122 @@ def test_after_a_power_cut_behind_a_start_the_next_entry_still_begins_a_segment(
         again.append_confirmed(Frame(end, 1, ((Kind.COMMAND, b"b=1"),)))
 
     assert [each.base for each in again.log.segments] == [1, end - 1, end]
+
+
+def test_rows_are_counted_as_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that changes after its hash was taken would pass every checksum of its file."""
+
+    def altered(block: Iterable[Row]) -> bytes:
+        return encode_block([(key, value.upper()) for key, value in block])
+
+    disk = new_disk()
+    _, compactor = opened(disk)
+    put(compactor.replica, "a", "b")
+    monkeypatch.setattr(checkpoints, "encode_block", altered)
+
+    with pytest.raises(StorageError, match="the digest of its rows differs"):
+        snapshot(compactor)
+
+
+def test_the_rows_are_synced_before_the_snapshot_is_finished() -> None:
+    """Nothing else may happen while it is finished."""
+    disk = new_disk()
+    _, compactor = opened(disk)
+    put(compactor.replica, "a", "b")
+    compactor.begin()
+    while compactor.step():
+        pass
+    disk.sync_directory(DIRECTORY)
+    (part,) = [f"{DIRECTORY}/{name}" for name in names(disk) if name.endswith(".part")]
+
+    assert b"value of b" in disk.after_crash(Loss.EVERYTHING, Random(1)).read_bytes(part)
+
+
+def test_a_snapshot_that_cannot_begin_leaves_no_part() -> None:
+    disk = new_disk()
+    _, compactor = opened(disk)
+    put(compactor.replica, "a")
+    disk.faults.fail("append to", errno.ENOSPC, path=".part")
+
+    with pytest.raises(NoSpace):
+        compactor.begin()
+    compactor.abandon()
+
+    assert not any(name.endswith(".part") for name in names(disk))
+    snapshot(compactor)
+
+
+def test_a_segment_that_cannot_be_removed_stays_in_the_log() -> None:
+    disk = new_disk()
+    replica, _ = opened(disk)
+    put(replica, "a")
+    replica.log.roll()
+    put(replica, "b")
+    before = replica.log.start
+    disk.faults.fail("unlink", errno.EIO)
+
+    with pytest.raises(StorageError):
+        replica.log.drop_before(replica.log.end)
+
+    assert replica.log.start == before
+    assert [entry.index for entry in replica.entries(before)] == [before, before + 1]
+    replica.log.drop_before(replica.log.end)
+    assert replica.log.start == before + 1
+
+
+def snapshot_without_end(compactor: LogCompactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a snapshot of the leader's whose file is complete, and end before the END."""
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaderExternal, "_append_end", lambda *_: None)
+        snapshot(compactor)
+
+
+def test_a_start_uses_no_snapshot_that_no_end_has_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = new_disk()
+    replica, compactor = opened(disk, placement=Placement.LEADER_EXTERNAL)
+    put(replica, "a")
+    snapshot(compactor)
+    put(replica, "b")
+    confirmed = replica.snapshot
+    snapshot_without_end(compactor, monkeypatch)
+    replica.close()
+
+    replica, _ = opened(disk, placement=Placement.LEADER_EXTERNAL)
+
+    assert replica.snapshot == confirmed
+    assert set(rows(replica)) == {b"a", b"b"}
+
+
+def test_snapshots_that_were_abandoned_leave_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = new_disk()
+    replica, compactor = opened(disk, placement=Placement.LEADER_EXTERNAL)
+    put(replica, "a")
+    for _ in range(5):
+        snapshot_without_end(compactor, monkeypatch)
+        assert compactor.disk_use().writing_bytes > 0
+        replica.append([(Kind.ABANDONED, abandoned_payload(replica.log.end - 1))])
+        replica.apply_confirmed()
+
+    assert not any("checkpoint" in name for name in names(disk))
+
+
+def test_a_copy_that_finds_another_state_in_its_log_cannot_lead() -> None:
+    disk = new_disk()
+    replica, compactor = opened(disk, placement=Placement.LEADER_EXTERNAL)
+    put(replica, "a")
+    snapshot(compactor)
+    put(replica, "b")
+    end = compactor_end(replica)
+    replica.append([(Kind.END, end_payload(dataclasses.replace(end, digest=end.digest ^ 1)))])
+    replica.close()
+
+    with pytest.raises(StorageError, match="cannot lead"):
+        opened(disk, placement=Placement.LEADER_EXTERNAL)
+
+
+def compactor_end(replica: Replica) -> End:
+    """Returns the last END of a log."""
+    ends = [each for each in replica.entries(replica.log.start) if each.kind is Kind.END]
+    return decode_end(ends[-1].payload)

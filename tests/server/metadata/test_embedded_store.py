@@ -497,6 +497,7 @@ async def test_a_snapshot_that_fails_leaves_the_store_in_service(
     def fail(*_: object) -> None:
         raise NoSpace("append to", str(tmp_path), 28, "No space left on device")
 
+    monkeypatch.setattr(embedded_store, "RETRY_SECONDS", 0.0)
     store = await open_store(tmp_path, often(100))
     with monkeypatch.context() as patched:
         patched.setattr("replog.checkpoints.SnapshotWriter.step", fail)
@@ -509,6 +510,33 @@ async def test_a_snapshot_that_fails_leaves_the_store_in_service(
 
     assert found(tmp_path, "*.checkpoint")
     assert set(await reopened(tmp_path)) == {"/a", "/b"}
+
+
+@pytest.mark.parametrize("size", [100, 200_000], ids=["small", "large"])
+async def test_a_snapshot_that_fails_unexpectedly_is_given_up_and_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    attempts = []
+
+    def fail(*_: object) -> None:
+        attempts.append(1)
+        raise MemoryError
+
+    store = await open_store(tmp_path, often(size))
+    with monkeypatch.context() as patched:
+        patched.setattr("replog.checkpoints.SnapshotWriter.step", fail)
+        for number in range(20):
+            await store.txn((), [Put(key=f"/{number}", value="x" * size)])
+            await asyncio.gather(*store._snapshotting)
+    assert len(attempts) == 1, "each transaction tries again"
+    assert not store._log.compactor.is_snapshotting
+    assert not found(tmp_path, "*.part")
+
+    store._next_attempt_s = 0.0
+    await store.txn((), [Put(key="/later", value="1")])
+    await asyncio.gather(*store._snapshotting)
+    assert found(tmp_path, "*.checkpoint")
+    await store.close()
 
 
 async def test_the_facts_for_metrics_follow_the_files(tmp_path: Path) -> None:
