@@ -4,7 +4,7 @@
     END     appended when the leader's file is durable; names its size, its checksum and its digest
 
 At the END a copy compares digests: if its own differs, it has applied a command differently, says so,
-and asks for the leader's snapshot. Otherwise, once its own file is durable, too, that gets its final
+and asks for the leader's snapshot. Otherwise its own file, once it is durable, gets its final
 name, and the prefix is dropped. The paper compares checksums of files and lets followers reject an
 END; a digest is there at once.
 
