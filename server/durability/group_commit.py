@@ -50,6 +50,7 @@ class GroupCommit:
         "_idle",
         "_is_listening",
         "_is_started",
+        "_loop",
         "_probe",
         "_resting",
         "_round_start_s",
@@ -67,15 +68,16 @@ class GroupCommit:
         flush_on_acks_all: bool,
         probe: ServerProbe | None = None,
     ) -> None:
-        # Constant after construction
+        """Create it in the loop that appends."""
+        # Constant after construction. To ask for the running loop would cost each request a system call.
+        self._loop = asyncio.get_running_loop()
         self._sync_rounds = sync_rounds
         self._fetch_waiters = fetch_waiters
         self._flush_on_acks_all = flush_on_acks_all
         self._probe = probe
-        # Each element makes the worker run one round and then call back on that loop; None ends the
-        # worker. This is a plain thread, because an executor's futures cost more than the fdatasync
-        # of a small append.
-        self._worker_rounds: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        # True makes the worker run one round and then call back on the loop; False ends it. This is a
+        # plain thread, because an executor's futures cost more than the fdatasync of a small append.
+        self._worker_rounds: SimpleQueue[bool] = SimpleQueue()
         self._worker: threading.Thread | None = None
         # State. While any log is dirty, a round is scheduled or runs; no list in `_waiting` is empty.
         # When the round was scheduled; None if there is none.
@@ -105,7 +107,7 @@ class GroupCommit:
     def _sync(self, log: PartitionLog) -> None:
         self._sync_rounds.mark_dirty(log)
         if self._round_start_s is None:
-            self._schedule_round(asyncio.get_running_loop())
+            self._schedule_round()
         self._check_dirty_logs_have_a_round()
 
     def _check_dirty_logs_have_a_round(self) -> None:
@@ -118,7 +120,7 @@ class GroupCommit:
         Call it right after the append, before awaiting anything. A later call may come after the
         failure of the round, and could then wait for ever.
         """
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = self._loop.create_future()
         if log.high_watermark >= offset:
             future.set_result(True)
         else:
@@ -137,7 +139,7 @@ class GroupCommit:
         for _ in range(2):
             if self._round_start_s is None:
                 return
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[None] = self._loop.create_future()
             self._resting.append(future)
             await future
 
@@ -148,11 +150,10 @@ class GroupCommit:
         otherwise the two would take turns. A round that is over is ended first, without waiting until
         the loop has run its ready callbacks.
         """
-        loop = asyncio.get_running_loop()
         if self._sync_rounds.is_round_over:
-            self._end_round(loop)
+            self._end_round()
         if self._round_start_s is not None:
-            self._start_round(loop)
+            self._start_round()
 
     def abandon(self, log: PartitionLog) -> None:
         """Resolve the waiters of a deleted or offline log with False, and wake its fetches."""
@@ -164,68 +165,68 @@ class GroupCommit:
     async def stop(self) -> None:
         """Finish the pending rounds and end the worker. Nothing may be appended afterwards."""
         if self._round_start_s is not None:
-            self._idle = asyncio.get_running_loop().create_future()
+            self._idle = self._loop.create_future()
             await self._idle
         if self._is_listening:
-            asyncio.get_running_loop().remove_reader(self._sync_rounds.round_event)
+            self._loop.remove_reader(self._sync_rounds.round_event)
         for log in tuple(self._waiting):
             self.abandon(log)
         if self._worker is not None:
-            self._worker_rounds.put(None)
+            self._worker_rounds.put(False)
             self._worker.join()
             self._worker = None
 
-    def _schedule_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._round_start_s = loop.time()
+    def _schedule_round(self) -> None:
+        self._round_start_s = self._loop.time()
         # Let the ready callbacks run first, so that their appends share the round. If a request
         # waits, `start_round_now` starts it earlier.
         self._is_started = False
-        loop.call_soon(self._start_round, loop)
+        self._loop.call_soon(self._start_round)
 
-    def _start_round(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_round(self) -> None:
         if self._is_started:
             return
         self._is_started = True
-        if self._start_compiled_round(loop):
+        if self._start_compiled_round():
             return
         if self._worker is None:
             self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
             self._worker.start()
-        self._worker_rounds.put(loop)
+        self._worker_rounds.put(True)
 
-    def _start_compiled_round(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _start_compiled_round(self) -> bool:
         """Start the round in the compiled threads. Returns False if the worker has to run it."""
         try:
             has_begun = self._sync_rounds.begin_round()
             if has_begun and not self._is_listening:
                 self._is_listening = True
-                loop.add_reader(self._sync_rounds.round_event, self._on_round_event, loop)
+                self._loop.add_reader(self._sync_rounds.round_event, self._on_round_event)
         except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
             report_failure("sync round", error)
-            self._complete_round(loop, (), is_lost=True)
+            self._complete_round((), is_lost=True)
             return True
         return has_begun
 
-    def _on_round_event(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_round_event(self) -> None:
         # Read the event before checking the round: if it ends in between, the event fires again.
         with suppress(BlockingIOError):
             os.eventfd_read(self._sync_rounds.round_event)
         if self._sync_rounds.is_round_over:
-            self._end_round(loop)
+            self._end_round()
 
-    def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _end_round(self) -> None:
         try:
             synced = self._sync_rounds.end_round()
         except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
             report_failure("sync round", error)
-            self._complete_round(loop, (), is_lost=True)
+            self._complete_round((), is_lost=True)
             return
-        self._complete_round(loop, synced, is_lost=False)
+        self._complete_round(synced, is_lost=False)
 
     @any_thread
     def _run_rounds(self) -> None:
         """Run the requested rounds in the worker thread, and report each to the loop."""
-        while (loop := self._worker_rounds.get()) is not None:
+        while self._worker_rounds.get():
             synced: tuple[Synced, ...] = ()
             is_lost = False
             try:
@@ -233,11 +234,9 @@ class GroupCommit:
             except Exception:  # noqa: BLE001 - the waiters must get a result in any case
                 _log.exception("a sync round failed unexpectedly")
                 is_lost = True
-            loop.call_soon_threadsafe(self._complete_round, loop, synced, is_lost)
+            self._loop.call_soon_threadsafe(self._complete_round, synced, is_lost)
 
-    def _complete_round(
-        self, loop: asyncio.AbstractEventLoop, round_: tuple[Synced, ...], is_lost: bool
-    ) -> None:
+    def _complete_round(self, round_: tuple[Synced, ...], is_lost: bool) -> None:
         """Start the next round if logs are dirty, then advance the logs that this one has synced.
 
         Args:
@@ -245,13 +244,13 @@ class GroupCommit:
         """
         assert self._round_start_s is not None
         if self._probe is not None:
-            self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))
+            self._probe.sync_round_completed(self._loop.time() - self._round_start_s, len(round_))
         self._round_start_s = None
         goes_on = self._sync_rounds.has_dirty
         if goes_on:
-            self._schedule_round(loop)
+            self._schedule_round()
             if self._waiting:
-                self._start_round(loop)
+                self._start_round()
         self._check_dirty_logs_have_a_round()
         for synced in round_:
             with guarded("sync round"):
