@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from cli.base.access import current
@@ -29,7 +30,7 @@ A = TypeVar("A")
 LOAD_SECONDS_MAX, LOAD_PAUSE_SECONDS = 30.0, 0.2
 
 EXIT_CODES: tuple[tuple[type[ClientFailed], int, str], ...] = (
-    (BadAddress, EXIT_USAGE, " (--bootstrap-server)"),
+    (BadAddress, EXIT_USAGE, " ({option})"),
     (Misconfigured, EXIT_USAGE, ""),
     (NoTls, EXIT_UNREACHABLE, ""),
     (
@@ -41,11 +42,14 @@ EXIT_CODES: tuple[tuple[type[ClientFailed], int, str], ...] = (
     (
         Unreachable,
         EXIT_UNREACHABLE,
-        ": is it running, and is that its listener? Choose another with --bootstrap-server",
+        ": is it running, and is that its listener? Choose another with {option}",
     ),
     (ClientFailed, EXIT_FAILED, ""),
 )
 """The exit code of each kind of error, and the advice after its sentence: the first one counts."""
+
+ADDRESS_OPTION: ContextVar[str] = ContextVar("ADDRESS_OPTION", default="--bootstrap-server")
+"""The option of the running command that names the broker."""
 
 
 class BrokerClient(broker_client.BrokerClient):
@@ -96,6 +100,7 @@ def advising() -> Iterator[None]:
     except ClientFailed as error:
         for kind, exit_code, advice in EXIT_CODES:
             if isinstance(error, kind):
+                advice = advice.format(option=ADDRESS_OPTION.get())
                 raise CommandFailed(exit_code, f"{error}{advice}") from error
         raise
 

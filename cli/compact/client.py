@@ -21,6 +21,7 @@ from server.admin.refusals import UNKNOWN_TOPIC
 POLL_SECONDS = 0.2
 CALL_SECONDS_MAX = 60.0
 ROOT = "/v1/compaction"
+STANDBY_ROOT = "/v1/standby"
 TARGET = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 
 Json = dict[str, Any]
@@ -83,11 +84,17 @@ class CompactionClient:
                 data=body,
                 headers=_headers(body),
             ) as response:
-                return _answer(self._url, response.status, await response.text())
+                return _answer(
+                    self._url,
+                    response.status,
+                    await response.text(),
+                    is_standby=self._root == STANDBY_ROOT,
+                )
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
             raise CallFailed(EXIT_USAGE, f"{self._url} is not an HTTP URL (--url)") from error
         except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
-            raise CallFailed(EXIT_UNREACHABLE, _unreachable(self._url, error)) from error
+            text = _unreachable(self._url, error, is_standby=self._root == STANDBY_ROOT)
+            raise CallFailed(EXIT_UNREACHABLE, text) from error
 
     async def call_on(
         self, method: str, target: str, action: str, query: Mapping[str, str] | None = None
@@ -158,16 +165,18 @@ def _headers(body: str | None) -> dict[str, str]:
     return {} if body is None else {"Content-Type": "application/json"}
 
 
-def _answer(url: str, status: int, text: str) -> Json:
+def _answer(url: str, status: int, text: str, *, is_standby: bool) -> Json:
     try:
         answer = json.loads(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise CallFailed(
-            EXIT_UNREACHABLE,
-            f"the server at {url} is not a Kompakt broker of this release (HTTP {status})",
+        what = (
+            "not a standby's: that is its --http, not the http.listener of a broker"
+            if is_standby
+            else "not a Kompakt broker of this release"
         )
+        raise CallFailed(EXIT_UNREACHABLE, f"the server at {url} is {what} (HTTP {status})")
     if status >= 400:
         message = str(answer.get("error", text))
         raise CallFailed(
@@ -176,10 +185,11 @@ def _answer(url: str, status: int, text: str) -> Json:
     return answer
 
 
-def _unreachable(url: str, error: BaseException) -> str:
+def _unreachable(url: str, error: BaseException, *, is_standby: bool) -> str:
+    who, where = ("standby", "--http") if is_standby else ("broker", "http.listener")
     return (
-        f"no broker answers at {url} ({_why(error)}):"
-        " is it running, and is that its http.listener? Choose another with --url"
+        f"no {who} answers at {url} ({_why(error)}):"
+        f" is it running, and is that its {where}? Choose another with --url"
     )
 
 

@@ -20,10 +20,12 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from cli.base.access import current
-from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
+from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed, complain
 from cli.produce.parse import BadLine, LineReader, NewRecord
 from protocol.wire.error_codes import ErrorCode
 
+SILENCE_SECONDS = 5.0
+"""After this time without an answer a line says so."""
 MEMORY_BYTES_MAX = 32 << 20
 """Bound on unacknowledged records: the producer itself does not bound its memory."""
 BATCH_BYTES = 256 << 10
@@ -58,6 +60,7 @@ class Sent:
 
     __slots__ = (
         "_changed",
+        "_complained_at",
         "_pending_bytes",
         "_pending_count",
         "_progressed_at",
@@ -83,6 +86,8 @@ class Sent:
         self._pending_bytes = 0
         self._progressed_at = 0.0
         """Monotonic time of the last answer, or of the first pending record."""
+        self._complained_at = 0.0
+        # The value of `_progressed_at` when a line said that there was no answer.
 
     @property
     def count(self) -> int:
@@ -131,14 +136,21 @@ class Sent:
     def _wait(self, is_met: Callable[[], bool]) -> None:
         # The producer's own timeout does not apply while it cannot reach a broker.
         while not is_met():
-            left = self._progressed_at + self._stall_seconds_max - time.monotonic()
+            silent = time.monotonic() - self._progressed_at
+            left = self._stall_seconds_max - silent
+            if silent >= SILENCE_SECONDS and self._complained_at != self._progressed_at:
+                self._complained_at = self._progressed_at
+                complain(
+                    f"no broker has acknowledged a record for {silent:.0f} s: waiting for"
+                    f" {max(left, 0):.0f} s more"
+                )
             if left <= 0:
                 raise CommandFailed(
                     EXIT_UNREACHABLE,
                     f"the broker acknowledged nothing for {self._stall_seconds_max:g} s: is it"
                     " still running?",
                 )
-            self._changed.wait(left)
+            self._changed.wait(left if silent >= SILENCE_SECONDS else SILENCE_SECONDS - silent)
 
 
 def produce(lines: Iterable[bytes], read: LineReader, destination: Destination) -> Iterator[Sent]:

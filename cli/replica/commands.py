@@ -156,6 +156,8 @@ def alter(
         changes["groups"] = [] if no_groups else group
     if resync is not None:
         changes["resync"] = resync
+    if not changes:
+        raise typer.BadParameter("nothing to change: --help lists what can be")
     run(lambda: alter_link(url, name, changes))
 
 

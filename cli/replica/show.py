@@ -14,6 +14,8 @@ from cli.compact.client import Json, connected
 from cli.replica.change import ROOT, link_path
 
 COPYING = "copying"
+MEASURED = frozenset({COPYING, "resync"})
+"""States in which the source's end is known, so that a partition's lag is, too."""
 LINK_TITLES = ("LINK", "SOURCE", "PARTITIONS", "COPYING", "LAG", "REASON")
 TITLES = ("PARTITION", "STATE", "SINCE", "END", "SOURCE END", "LAG", "REASON")
 
@@ -51,14 +53,14 @@ async def show_link(url: str, name: str, *, as_json: bool) -> int:
 
 def _link_row(link: Json) -> tuple[str, ...]:
     states = Counter(each["state"] for each in link["partitions"])
-    lag = sum(each["lag"] for each in link["partitions"])
+    measured = [each["lag"] for each in link["partitions"] if each["state"] in MEASURED]
     reason = link["reason"] or ("paused" if link.get("paused") else "")
     return (
         link["name"],
         link.get("bootstrap", ""),
         str(len(link["partitions"])),
         str(states[COPYING]),
-        str(lag),
+        str(sum(measured)) if measured else "-",
         reason,
     )
 
@@ -85,17 +87,25 @@ def _print_link(link: Json) -> None:
             time_text(each["since_ms"]),
             str(each["end"]),
             str(each["source_end"]) if each["source_end"] >= 0 else "-",
-            str(each["lag"]),
+            str(each["lag"]) if each["state"] in MEASURED else "-",
             "; ".join(filter(None, (_resync_text(each.get("resync")), each["reason"]))),
         )
         for each in link["partitions"]
     ]
     print_table(TITLES, rows, texts=("PARTITION", "STATE", "SINCE", "REASON"))
     _print_put_aside(link["partitions"])
-    typer.echo(
-        f"{count_text(sum(each['lag'] for each in link['partitions']), 'offset')} behind; a compacted"
-        " source has fewer records than offsets"
-    )
+    typer.echo(_lag_text(link["partitions"]))
+
+
+def _lag_text(partitions: list[Json]) -> str:
+    measured = [each["lag"] for each in partitions if each["state"] in MEASURED]
+    others = len(partitions) - len(measured)
+    texts = []
+    if measured:
+        texts.append(f"{count_text(sum(measured), 'offset')} behind")
+    if others:
+        texts.append(f"the lag of {count_text(others, 'partition')} is unknown, see STATE")
+    return "; ".join([*texts, "a compacted source has fewer records than offsets"])
 
 
 def _resync_text(resync: Json | None) -> str:

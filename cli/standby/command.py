@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.base.access import with_access
-from cli.base.command_end import EXIT_USAGE, CommandFailed, end, run
+from cli.base.command_end import EXIT_USAGE, CommandFailed, complain, end, run
 from cli.base.options import AsJson
 from server.config.listeners.addresses import HttpListener, parse_http_listener
 from storage.formats.config_property import ConfigError
@@ -106,9 +106,10 @@ def _follow(
         raise CommandFailed(EXIT_USAGE, "standby needs --of HOST:PORT and --data DIR")
     if not is_whole and (config is not None or rejoins):
         raise CommandFailed(EXIT_USAGE, "--config and --rejoin do not go with --metadata-only")
-    from cli.base.broker_client import parse_address
+    from cli.base.broker_client import ADDRESS_OPTION, parse_address
     from cli.standby.run import StandbyOptions, run_standby
 
+    ADDRESS_OPTION.set("--of")
     parse_address(of)
     options = StandbyOptions(
         leader=of,
@@ -145,6 +146,11 @@ def _broker_config(file: Path | None, data: Path) -> BrokerConfig:
     log_to_stderr()
     try:
         texts = read_sources(file=file, environment=os.environ, overrides=())
+        if not texts:
+            complain(
+                "no --config: the standby would be promoted with a broker's defaults, its listeners"
+                " and node.id among them"
+            )
         found = BrokerConfig.from_texts(texts)
         directory = str(data.absolute())
         directories = [str(Path(each).absolute()) for each in found.data_directories]

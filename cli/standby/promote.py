@@ -11,7 +11,7 @@ import typer
 from cleaner.rules.text import count_text
 from cli.base.command_end import complain
 from cli.base.output import print_json
-from cli.compact.client import CallFailed, connected
+from cli.compact.client import STANDBY_ROOT, CallFailed, connected
 
 START_SECONDS = 600.0
 """How long the start as a broker may take: large groups are written once more."""
@@ -27,7 +27,7 @@ async def promote_standby(url: str, *, is_forced: bool, wait_s: float, as_json: 
     """
     body = json.dumps({"force": is_forced, "wait_seconds": wait_s})
     seconds_max = wait_s + START_SECONDS
-    async with connected(url, root="/v1/standby", seconds_max=seconds_max) as client:
+    async with connected(url, root=STANDBY_ROOT, seconds_max=seconds_max) as client:
         try:
             report = await client.call("POST", "/promotion", body=body)
         except CallFailed as refused:

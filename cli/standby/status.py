@@ -10,7 +10,7 @@ import typer
 from cleaner.rules.text import count_text, duration_text, size_text
 from cli.base.command_end import EXIT_FAILED
 from cli.base.output import print_json, print_table
-from cli.compact.client import connected
+from cli.compact.client import STANDBY_ROOT, connected
 from cli.standby.progress import State
 from server.metadata.followers import AWAY_SECONDS, LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
@@ -30,7 +30,7 @@ async def show_standby(url: str, *, as_json: bool, verifies: bool = False) -> in
         verifies: compare the coordinators' copies with the leader's too. Returns 1 if one differs or
             could not be compared.
     """
-    async with connected(url, root="/v1/standby") as client:
+    async with connected(url, root=STANDBY_ROOT) as client:
         found = await client.call("GET", "")
         if verifies:
             found |= {"verification": await client.call("POST", "/verification")}
@@ -72,10 +72,12 @@ def _mirrors_line(mirrors: Json) -> str:
     if len(unmirrored) > UNMIRRORED_LISTED_MAX:
         reasons.append(f"{len(unmirrored) - UNMIRRORED_LISTED_MAX} more")
     reason = "".join(f"; {each}" for each in reasons if each)
+    others = mirrors["partitions"] - mirrors["by_state"].get("copying", 0)
+    unknown = f" and unknown for {count_text(others, 'partition')}" if others else ""
     return (
         f"topics      {count_text(mirrors['partitions'], 'partition')}"
         + (f": {states}" if states else "")
-        + f", lag {count_text(mirrors['lag'], 'offset')}{reason}"
+        + f", lag {count_text(mirrors['lag'], 'offset')}{unknown}{reason}"
     )
 
 
@@ -111,6 +113,10 @@ async def show_leader(url: str, *, as_json: bool) -> int:
 def _lines(found: Json) -> Iterator[str]:
     """Yields what a person wants to know about a standby."""
     yield f"state       {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+    if found["state"] == State.PROMOTED:
+        # All else is as it was when it last followed.
+        yield f"to do       {_advice(found['state'])}"
+        return
     yield f"leader      {found['leader']}, cluster {found['cluster_id'] or 'not known yet'}"
     yield f"directory   {found['directory']}, which leaders name {found['follower_id']}"
     yield f"end         {found['end']}, term {found['term']}"

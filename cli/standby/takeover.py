@@ -70,6 +70,8 @@ class Takeover:
             TakeoverRefused: records are missing, or may be; or it was promoted already.
         """
         async with self._lock:
+            if self._progress.state is State.PROMOTED:
+                raise TakeoverRefused("the standby was promoted already, and serves clients", [])
             if self.decided.done():
                 raise TakeoverRefused("the standby is being promoted already", [])
             if not self._whole.is_following:

@@ -193,8 +193,10 @@ class Link:
         await self.new_copies.drop()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Pause or resume all partitions; resuming also retries what has failed."""
+        """Pause or resume all partitions; resuming also looks at the source's topics at once, and
+        retries what has failed."""
         self.spec = self.spec.paused(is_paused)
+        self.source.is_stale = self.source.is_stale or not is_paused
         for mirror in self._mirrors.values():
             mirror.happened(Event.PAUSE if is_paused else Event.RESUME)
 
@@ -344,22 +346,27 @@ class Link:
     async def _tend(self, seconds: float, coordinator: BrokerClient | None) -> None:
         """Look after the mirrors until the source's topics have to be looked at again.
 
-        At least once: while topics come and go all the time, slots have to be committed, too.
+        At least once: while topics come and go all the time, slots have to be committed, too. They are
+        committed last as well: a mirror that was resumed learns at once if its slot no longer holds.
 
         Args:
             coordinator: takes the slots; None if the source needs none.
         """
-        until_s = asyncio.get_running_loop().time() + seconds
+        loop, has_slept = asyncio.get_running_loop(), False
+        until_s = loop.time() + seconds
         while True:
             if self.spec.is_standby:
                 # It waits for what is gone: then the followed metadata decide.
                 self._tell_those_that_nobody_leads()
+            if not self.spec.is_paused:
+                await self.new_copies.begin_by_themselves(self.spec.resync, again=False)
             await self.new_copies.tend()
             if coordinator is not None:
                 await self._commit(coordinator)
-            await asyncio.sleep(SLOTS_SECONDS)
-            if self.source.is_stale or asyncio.get_running_loop().time() >= until_s:
+            if has_slept and (self.source.is_stale or loop.time() >= until_s):
                 return
+            await asyncio.sleep(SLOTS_SECONDS)
+            has_slept = True
 
     def _ask_without_slots(self, *, is_so: bool) -> None:
         self._asks_without_slots = is_so
@@ -384,7 +391,7 @@ class Link:
         self.has_followed = True
         self._start_copiers()
         if not self.spec.is_paused:
-            await self.new_copies.begin_by_themselves(self.spec.resync)
+            await self.new_copies.begin_by_themselves(self.spec.resync, again=True)
         if self.spec.takes_acls and not self.spec.is_paused:
             await self._acls.sync(client, self._topics.names_of(self.spec.name))
         led = {partition for each in self._led_by.values() for partition in each}

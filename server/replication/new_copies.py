@@ -22,7 +22,7 @@ _log = logging.getLogger("server.replication")
 class NewCopies:
     """Resyncs of the mirrors of a link."""
 
-    __slots__ = ("_mirrors", "_writer")
+    __slots__ = ("_looked_ms", "_mirrors", "_writer")
 
     def __init__(self, mirrors: Mapping[TopicPartition, Mirror], writer: MirrorWriter) -> None:
         """
@@ -32,6 +32,8 @@ class NewCopies:
         # Constant after construction
         self._mirrors = mirrors
         self._writer = writer
+        # State: since when each mirror had failed that waits for an operator.
+        self._looked_ms: dict[TopicPartition, int] = {}
 
     def begin(
         self, topic: str | None, partition: int | None, *, puts_aside: bool
@@ -64,11 +66,19 @@ class NewCopies:
                 begun.append(each)
         return begun, refused
 
-    async def begin_by_themselves(self, mode: str) -> None:
-        """Begin what needs no operator. `mode` is `LinkSpec.resync`."""
-        for mirror in list(self._mirrors.values()):
+    async def begin_by_themselves(self, mode: str, *, again: bool) -> None:
+        """Begin what needs no operator.
+
+        Args:
+            mode: `LinkSpec.resync`.
+            again: whether to look once more at those that an earlier call has left to an operator.
+        """
+        for partition, mirror in list(self._mirrors.items()):
             if not _begins_by_itself(mode, mirror, has_aside=False):
                 continue
+            if not again and self._looked_ms.get(partition) == mirror.since_ms:
+                continue
+            self._looked_ms[partition] = mirror.since_ms
             try:
                 has_aside = bool(await self._writer.put_aside(mirror.log))
             except StorageError as error:

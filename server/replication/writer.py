@@ -139,15 +139,14 @@ class MirrorWriter:
         assert offset is not None, "the verdict of a skip has its offset"
         if mirror.own is not target:
             return  # A resync has ended since the verdict, which is about the log before.
-        before = log.log_end_offset
+        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
+        mirror.skipped_records += offset - log.log_end_offset
         try:
             await self._group_commit.rest(log)
             await self._disk.run(log.truncate_fully_and_start_at, offset)
         except StorageError as error:
             self._failed(mirror, error)
             return
-        mirror.skipped_records += offset - before
-        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
         # Its readers and the waiters of its syncs would wait for what is gone.
         self._group_commit.abandon(log)
 

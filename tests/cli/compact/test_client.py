@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.compact.client import CallFailed, CompactionClient, connected
+from cli.compact.client import STANDBY_ROOT, CallFailed, CompactionClient, connected
+from tests.harness.broker_process import free_ports
 from tests.harness.steered_broker import steered_broker
 
 
@@ -18,6 +19,22 @@ async def client(tmp_path: Path) -> AsyncIterator[CompactionClient]:
             await broker.served.create(name, count, cleanup_policy="compact")
         async with connected(broker.url) as connection:
             yield connection
+
+
+async def test_an_endpoint_that_is_no_standbys_is_named(tmp_path: Path) -> None:
+    async with (
+        steered_broker(tmp_path) as broker,
+        connected(broker.url, root=STANDBY_ROOT) as connection,
+    ):
+        with pytest.raises(CallFailed, match="is not a standby's: that is its --http"):
+            await connection.call("GET", "")
+
+
+async def test_a_standby_that_does_not_answer_is_called_so() -> None:
+    (port,) = free_ports(1)
+    async with connected(f"http://127.0.0.1:{port}", root=STANDBY_ROOT) as connection:
+        with pytest.raises(CallFailed, match=r"^no standby answers .* is that its --http\?"):
+            await connection.call("GET", "")
 
 
 async def partitions(client: CompactionClient, target: str) -> list[tuple[str, int]]:

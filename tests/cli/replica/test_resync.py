@@ -94,6 +94,34 @@ def test_a_refusal_of_several_partitions_lists_them(
     assert "t-1: another one" in capsys.readouterr().err
 
 
+def test_status_shows_no_lag_where_it_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [
+        {
+            **PARTITION,
+            "partition": number,
+            "state": state,
+            "lag": 7,
+            "resync": None,
+            "put_aside": [],
+        }
+        for number, state in enumerate(("copying", "retrying", "failed"))
+    ]
+    link = {"name": "dr", "bootstrap": "a:1", "reason": "", "problems": {}, "partitions": parts}
+    connect(monkeypatch, Client(link))
+    monkeypatch.setenv("COLUMNS", "250")
+
+    asyncio.run(show.show_link("http://b", "dr", as_json=False))
+
+    shown = capsys.readouterr().out
+    assert "7 offsets behind; the lag of 2 partitions is unknown, see STATE;" in shown
+    lags = {
+        line.split()[0]: line.split()[-1] for line in shown.splitlines() if line.startswith("t-")
+    }
+    assert lags == {"t-0": "7", "t-1": "-", "t-2": "-"}
+
+
 def test_status_shows_progress_and_what_is_put_aside(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

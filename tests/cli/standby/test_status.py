@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.standby.status import _problems
+from cli.standby.status import _lines, _mirrors_line, _problems
 from server.metadata.followers import LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 
 TOPIC: dict[str, Any] = {"name": "__consumer_offsets", "lag": 3, "seen_seconds_ago": 0.5}
@@ -17,6 +17,21 @@ FOLLOWER: dict[str, Any] = {
     "download": None,
     "coordinators": [TOPIC],
 }
+
+
+def test_one_that_was_promoted_shows_nothing_of_before() -> None:
+    found = {"state": "promoted", "reason": ""}
+
+    assert list(_lines(found)) == [
+        "state       promoted",
+        "to do       nothing: it is a broker now, and its next start is kompakt serve",
+    ]
+
+
+def test_the_lag_of_mirrors_that_are_not_copied_is_unknown() -> None:
+    mirrors = {"partitions": 3, "by_state": {"copying": 1, "failed": 2}, "lag": 0, "reason": ""}
+
+    assert "lag 0 offsets and unknown for 2 partitions" in _mirrors_line(mirrors)
 
 
 def problems(**changed: object) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.wire.numbers import Offset
+from server.replication import link as link_module
 from server.replication.link import Link
 from server.replication.link_spec import BadLink
 from server.replication.mirror import Mirror
@@ -303,6 +304,19 @@ async def test_a_link_resyncs_by_itself_only_if_it_says_so_and_nothing_is_put_as
         await until_equal(source, target)
         with pytest.raises(BadLink, match="not one of manual, auto"):
             await target.broker.replication.alter(LINK, '{"resync": "later"}')
+
+
+async def test_a_link_that_resyncs_by_itself_begins_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        monkeypatch.setattr(link_module, "REFRESH_SECONDS", 3600.0)
+
+        await lose_a_tombstone(source, target, resync="auto")
+
+        facts = target.broker.replication.facts
+        await until(lambda: facts()[LINK].resyncs_completed_total == 1, lambda: status(target))
+        await until_equal(source, target)
 
 
 async def test_an_answer_of_the_old_place_does_not_reach_the_new_copy(tmp_path: Path) -> None:

@@ -305,6 +305,22 @@ async def set_on(served: ServedBroker, name: str, value: str | None) -> None:
     assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
+async def test_resuming_looks_at_the_sources_topics_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "REFRESH_SECONDS", 3600.0)
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await link(target, source, topics=["t", "later"])
+        await in_state(target, "copying")
+        await source.create("later")
+        await source.produce("later", batch_of([(b"k", b"v")]))
+
+        await target.broker.replication.pause(LINK, is_paused=False)
+
+        assert len(await until_equal(source, target, "later")) == 1
+
+
 async def test_compaction_can_be_on(tmp_path: Path) -> None:
     async with two_brokers(tmp_path) as (source, target):
         await source.create("t", cleanup_policy="compact")
