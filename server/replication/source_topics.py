@@ -133,7 +133,7 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
         each async for each in pace.paced(metadata.topics) if each.name and follows(each.name)
     ]
     errors = {
-        each.name: ErrorCode.from_wire(each.error_code).message
+        each.name: _why(ErrorCode.from_wire(each.error_code))
         for each in followed
         if each.error_code and each.name
     }
@@ -151,6 +151,12 @@ async def find_topics(client: BrokerClient, spec: LinkSpec) -> FoundTopics:
         topics=topics,
         errors=errors,
     )
+
+
+def _why(error: ErrorCode) -> str:
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "the source has no topic of this name"
+    return error.message
 
 
 def _metadata_request(spec: LinkSpec) -> MetadataRequest:

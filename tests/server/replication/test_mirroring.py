@@ -305,6 +305,17 @@ async def set_on(served: ServedBroker, name: str, value: str | None) -> None:
     assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
+async def test_a_topic_that_the_source_does_not_have_is_said_to_be_missing_there(
+    tmp_path: Path,
+) -> None:
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await link(target, source, topics=["t", "nosuch"])
+        await in_state(target, "copying")
+
+        assert status(target)["problems"] == {"nosuch": "the source has no topic of this name"}
+
+
 async def test_resuming_looks_at_the_sources_topics_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
