@@ -138,19 +138,22 @@ class Sent:
         while not is_met():
             silent = time.monotonic() - self._progressed_at
             left = self._stall_seconds_max - silent
-            if silent >= SILENCE_SECONDS and self._complained_at != self._progressed_at:
-                self._complained_at = self._progressed_at
-                complain(
-                    f"no broker has acknowledged a record for {silent:.0f} s: waiting for"
-                    f" {max(left, 0):.0f} s more"
-                )
             if left <= 0:
                 raise CommandFailed(
                     EXIT_UNREACHABLE,
                     f"the broker acknowledged nothing for {self._stall_seconds_max:g} s: is it"
                     " still running?",
                 )
-            self._changed.wait(left if silent >= SILENCE_SECONDS else SILENCE_SECONDS - silent)
+            if silent < SILENCE_SECONDS:
+                self._changed.wait(min(left, SILENCE_SECONDS - silent))
+                continue
+            if self._complained_at != self._progressed_at:
+                self._complained_at = self._progressed_at
+                complain(
+                    f"no broker has acknowledged a record for {silent:.0f} s: waiting for"
+                    f" {left:.0f} s more"
+                )
+            self._changed.wait(left)
 
 
 def produce(lines: Iterable[bytes], read: LineReader, destination: Destination) -> Iterator[Sent]:
