@@ -19,7 +19,7 @@ pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`
 	$(BIN)/kompakt pipeline jars
 
 # Number of processes that share the test files; 0 runs them in this process, sorted by name. Three
-# keep two cores busy: with four, a run took 17:50 instead of 18:20.
+# keep two cores busy: a fourth saves 3 % of the time, and makes every test slower.
 TEST_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason

@@ -107,8 +107,9 @@ class LeaderExternal(LogCompactor):
     def _conclude(self) -> None:
         """Drop the prefix once the END is there and the own file is durable."""
         if self._own is not None and self._end is not None:
-            checkpoint, self._own, self._end = self._own, None, None
+            checkpoint = self._own
             self.replica.checkpoints.publish(checkpoint.snapshot)
+            self._own = self._end = None
             self.covered(checkpoint)
 
     def _writing_bytes(self) -> int:

@@ -15,7 +15,7 @@ from cli.replica.change import ROOT, link_path
 
 COPYING = "copying"
 MEASURED = frozenset({COPYING, "resync"})
-"""States in which the source's end is known, so that a partition's lag is, too."""
+"""States in which a partition's lag is known, once the source has said its end."""
 LINK_TITLES = ("LINK", "SOURCE", "PARTITIONS", "COPYING", "LAG", "REASON")
 TITLES = ("PARTITION", "STATE", "SINCE", "END", "SOURCE END", "LAG", "REASON")
 
@@ -53,7 +53,7 @@ async def show_link(url: str, name: str, *, as_json: bool) -> int:
 
 def _link_row(link: Json) -> tuple[str, ...]:
     states = Counter(each["state"] for each in link["partitions"])
-    measured = [each["lag"] for each in link["partitions"] if each["state"] in MEASURED]
+    measured = [each["lag"] for each in link["partitions"] if _is_measured(each)]
     reason = link["reason"] or ("paused" if link.get("paused") else "")
     return (
         link["name"],
@@ -87,7 +87,7 @@ def _print_link(link: Json) -> None:
             time_text(each["since_ms"]),
             str(each["end"]),
             str(each["source_end"]) if each["source_end"] >= 0 else "-",
-            str(each["lag"]) if each["state"] in MEASURED else "-",
+            str(each["lag"]) if _is_measured(each) else "-",
             "; ".join(filter(None, (_resync_text(each.get("resync")), each["reason"]))),
         )
         for each in link["partitions"]
@@ -97,8 +97,12 @@ def _print_link(link: Json) -> None:
     typer.echo(_lag_text(link["partitions"]))
 
 
+def _is_measured(partition: Json) -> bool:
+    return partition["state"] in MEASURED and partition["source_end"] >= 0
+
+
 def _lag_text(partitions: list[Json]) -> str:
-    measured = [each["lag"] for each in partitions if each["state"] in MEASURED]
+    measured = [each["lag"] for each in partitions if _is_measured(each)]
     others = len(partitions) - len(measured)
     texts = []
     if measured:

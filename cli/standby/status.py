@@ -72,12 +72,14 @@ def _mirrors_line(mirrors: Json) -> str:
     if len(unmirrored) > UNMIRRORED_LISTED_MAX:
         reasons.append(f"{len(unmirrored) - UNMIRRORED_LISTED_MAX} more")
     reason = "".join(f"; {each}" for each in reasons if each)
-    others = mirrors["partitions"] - mirrors["by_state"].get("copying", 0)
-    unknown = f" and unknown for {count_text(others, 'partition')}" if others else ""
+    copied = mirrors["by_state"].get("copying", 0)
+    others = mirrors["partitions"] - copied
+    lag = [count_text(mirrors["lag"], "offset")] if copied or not others else []
+    lag += [f"unknown for {count_text(others, 'partition')}"] if others else []
     return (
         f"topics      {count_text(mirrors['partitions'], 'partition')}"
         + (f": {states}" if states else "")
-        + f", lag {count_text(mirrors['lag'], 'offset')}{unknown}{reason}"
+        + f", lag {' and '.join(lag)}{reason}"
     )
 
 

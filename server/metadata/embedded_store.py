@@ -319,7 +319,7 @@ class EmbeddedMetadataStore:
         log, loop = self._log, asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._snapshotter, log.write_snapshot)
-        except BaseException:
+        except Exception:
             # Whatever it was: as long as one is begun, none is due.
             async with self._lock:
                 await self._in_worker(log.abandon_snapshot)

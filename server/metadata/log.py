@@ -155,7 +155,8 @@ class MetadataLog:
         before = self.replica.snapshot
         try:
             self.compactor.finish()
-        except StorageError:
+        except BaseException:
+            # Whatever it was: as long as one is begun, none is due.
             self.abandon_snapshot()
             raise
         if self._has_old_files and self.replica.snapshot != before:

@@ -87,6 +87,7 @@ def judge(
     sparse_level: int,
     missed_tombstones: str = "",
     may_cut: bool = True,
+    may_skip: bool = True,
 ) -> Verdict:
     """Returns the first guard that holds, in the table's order.
 
@@ -98,6 +99,8 @@ def judge(
             cannot have.
         may_cut: whether records that the source does not have may be cut off. Those of a standby may be
             the last copy: its log is copied once more instead, and the old one put aside.
+        may_skip: whether all records here are known to be the source's, so that the log may start over
+            where the source has deleted those that follow.
     """
     if topic.topic_id != mirrored_id:
         return _final(
@@ -106,7 +109,7 @@ def judge(
             f" mirror: {CREATE_AGAIN}",
         )
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.start >= 0:
-        return _out_of_range(answer, place, topic)
+        return _out_of_range(answer, place, topic, may_skip=may_skip)
     if answer.error or answer.error_code:
         return Verdict(guard=Guard.ERROR, reason=answer.error or _text_of(answer.error_code))
     if sparse_level < 1 and (topic.compacts or answer.first_gap is not None):
@@ -118,7 +121,9 @@ def judge(
     return FITS
 
 
-def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Verdict:
+def _out_of_range(
+    answer: SourceAnswer, place: Place, topic: SourceTopic, *, may_skip: bool
+) -> Verdict:
     if answer.high_watermark < place.end:
         return _lost(answer.high_watermark, place.end)
     if answer.start == answer.high_watermark == place.end:
@@ -131,8 +136,13 @@ def _out_of_range(answer: SourceAnswer, place: Place, topic: SourceTopic) -> Ver
             f" log that was copied, perhaps an older backup of it: {PUT_ASIDE}",
         )
     gone = f"the source's log starts at {answer.start}, the records from {place.end} on are gone"
-    if topic.deletes:
+    if topic.deletes and may_skip:
         return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
+    if topic.deletes:
+        reason = f"{gone}, and this log may have some that the source never had"
+        return Verdict(
+            guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start
+        )
     reason = f"{gone}, though its topic is only compacted, so an operator has deleted them there"
     return Verdict(guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start)
 

@@ -34,7 +34,7 @@ from server.replication.findings import SourceAnswer
 from server.replication.groups.group_sync import GroupFacts, GroupSync
 from server.replication.groups.local_groups import LocalGroups
 from server.replication.link_source import LinkSource
-from server.replication.link_spec import LinkSpec
+from server.replication.link_spec import ASIDE, LinkSpec
 from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.new_copies import NewCopies
@@ -139,6 +139,7 @@ class Link:
             topics,
             self._access,
             is_standby=spec.is_standby,
+            may_have_own=spec.resync == ASIDE,
             sparse_level=sparse_level,
             now_ms=now_ms,
         )

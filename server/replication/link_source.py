@@ -16,7 +16,7 @@ from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judg
 from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.source_topics import FoundTopic, FoundTopics, SourcePartition
-from server.replication.state_table import Guard
+from server.replication.state_table import Guard, MirrorState
 from server.replication.target import Target
 from storage.threads import loop_thread
 
@@ -39,6 +39,7 @@ class LinkSource:
     __slots__ = (
         "_access",
         "_is_standby",
+        "_may_have_own",
         "_now_ms",
         "_sparse_level",
         "_topics",
@@ -52,6 +53,7 @@ class LinkSource:
         access: Access,
         *,
         is_standby: bool,
+        may_have_own: bool,
         sparse_level: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
@@ -59,6 +61,8 @@ class LinkSource:
         Args:
             access: how the source is reached.
             is_standby: whether this broker is the source's standby, which never cuts what it has copied.
+            may_have_own: whether the logs here may have records that the source never had, because this
+                broker has led.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
             now_ms: returns the wall time.
         """
@@ -66,6 +70,7 @@ class LinkSource:
         self._topics = topics
         self._access = access
         self._is_standby = is_standby
+        self._may_have_own = may_have_own
         self._sparse_level = sparse_level
         self._now_ms = now_ms
         # State
@@ -144,7 +149,12 @@ class LinkSource:
             sparse_level=self._sparse_level(),
             missed_tombstones=self._missed_tombstones(target, found.facts),
             may_cut=not self._is_standby,
+            may_skip=target.is_empty or not self._is_unchecked(mirror),
         )
+
+    def _is_unchecked(self, mirror: Mirror) -> bool:
+        """Returns whether a log may have records of its own, and was not compared with the source's."""
+        return self._may_have_own and mirror.state is MirrorState.CHECKING
 
     def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:
         if not source.compacts or target.is_empty:

@@ -35,7 +35,14 @@ NEVER: Mapping[Guard, str] = {
 BEGINS_BY_ITSELF: Mapping[str, frozenset[Guard]] = {
     "manual": frozenset(),
     "auto": frozenset({Guard.MISSED_TOMBSTONES}),
-    "aside": frozenset({Guard.MISSED_TOMBSTONES, Guard.DIVERGES_IN_CLEAN, Guard.SOURCE_LOST}),
+    "aside": frozenset(
+        {
+            Guard.MISSED_TOMBSTONES,
+            Guard.DIVERGES_IN_CLEAN,
+            Guard.SOURCE_LOST,
+            Guard.RECORDS_GONE,
+        }
+    ),
 }
 """The causes after which a resync begins without an operator, by the link's mode."""
 

@@ -137,16 +137,23 @@ class MirrorWriter:
     async def _skip(self, mirror: Mirror, target: Target, verdict: Verdict) -> None:
         log, offset = target.log, verdict.offset
         assert offset is not None, "the verdict of a skip has its offset"
-        if mirror.own is not target:
-            return  # A resync has ended since the verdict, which is about the log before.
-        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
-        mirror.skipped_records += offset - log.log_end_offset
         try:
+            await self._make_files(log)
             await self._group_commit.rest(log)
+            if not mirror.asks_for(target) or log.log_end_offset >= offset:
+                # It was promoted, paused or resynced since the verdict, or filled by another copier. The
+                # next answer is judged once more.
+                return
+            skipped = offset - log.log_end_offset
+            # A full disk allows this, and it makes room for the rest.
+            deleted = await self._disk.run(log.delete_records, log.high_watermark)
+            assert not isinstance(deleted, ErrorCode), "it is within the log"
             await self._disk.run(log.truncate_fully_and_start_at, offset)
         except StorageError as error:
             self._failed(mirror, error)
             return
+        mirror.skipped_records += skipped
+        _log.warning("%s: %s; continuing there", log.topic_partition, verdict.reason)
         # Its readers and the waiters of its syncs would wait for what is gone.
         self._group_commit.abandon(log)
 

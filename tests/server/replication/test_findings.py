@@ -70,6 +70,12 @@ def diverging(epoch: int, end: int, high_watermark: int = 200) -> SourceAnswer:
         (out_of_range(0, 70), {}, Guard.SOURCE_LOST, "ends at 70, this one at 100"),
         (out_of_range(150, 200), {}, Guard.RECORDS_GONE, "starts at 150"),
         (out_of_range(150, 200), {"topic": DELETED}, Guard.STARTS_LATER, "from 100 on are gone"),
+        (
+            out_of_range(150, 200),
+            {"topic": DELETED, "may_skip": False},
+            Guard.RECORDS_GONE,
+            "some that the source never had",
+        ),
         (out_of_range(100, 100), {}, Guard.FITS, ""),
         (out_of_range(0, 120), {}, Guard.SOURCE_LOST, "knows no epoch 3"),
         (FINE, {"missed_tombstones": "too late"}, Guard.MISSED_TOMBSTONES, "too late"),
