@@ -39,6 +39,7 @@ SECONDS = 2.0
 """How long it is then loaded."""
 FETCHED_BYTES = 64 << 20
 FETCH_ROUNDS = 4
+LEADER_SECONDS_MAX = 10.0
 UNSYNCED = "flush.on.acks.all=false"
 
 
@@ -127,7 +128,7 @@ def produced_figure(
                 produce_request(topic, number % partitions, batch, acks=acks)
                 for number in range(connections)
             ]
-            check_accepted(peer.port, frames)
+            wait_until_accepted(peer.port, frames)
             warm = answered_rate(peer.port, frames, WARM_REQUESTS)
             count = int(warm * SECONDS)
             with peer.costing(count):
@@ -138,13 +139,16 @@ def produced_figure(
     return figure_of(name, unit, rate, peers, pairs)
 
 
-def check_accepted(port: int, frames: Sequence[bytes]) -> None:
-    """Check that a server accepts these requests."""
+def wait_until_accepted(port: int, frames: Sequence[bytes]) -> None:
+    """Send each request until it is accepted: Apache Kafka answers the creation of a topic before its
+    partitions have a leader."""
+    deadline = time.monotonic() + LEADER_SECONDS_MAX
     with connected(port) as connection:
         for frame in frames:
-            errors = produce_errors(connection.ask(frame))
-            if errors:
-                raise RuntimeError(f"the broker refused a batch: error {errors}")
+            while errors := produce_errors(connection.ask(frame)):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the broker refused a batch: error {errors}")
+                time.sleep(0.01)
 
 
 def fetched_figure(peers: Peers, pairs: int, bytes_max: int) -> Figure:
@@ -154,6 +158,7 @@ def fetched_figure(peers: Peers, pairs: int, bytes_max: int) -> Figure:
         for peer in peers:
             topic = stack.enter_context(topic_on(peer.port, "delete"))
             frame = produce_request(topic, 0, BATCH_64, acks=1)
+            wait_until_accepted(peer.port, [frame])
             answered_rate(peer.port, [frame], FETCHED_BYTES // len(BATCH_64))
             requests[peer.port] = fetches(peer.port, topic, bytes_max)
 
