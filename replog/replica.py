@@ -150,8 +150,8 @@ class Replica:
         self.replay_rate = ReplayRate()
         self.on_control: Callable[[Entry], None] = lambda _: None
         """Called with each applied entry that is not a command."""
-        self._recovered: list[Entry] = []
-        # The entries that a start has read and not applied yet.
+        self._at_hand: list[Entry] = []
+        # The last entries of the log, if a start has read them or the leader has just sent them.
         self._open_start: int | None = None
         # The START without an END among those applied.
         self.received: SnapshotId | None = None
@@ -238,14 +238,9 @@ class Replica:
         """Write entries that the leader has committed, as a learner, and apply them."""
         assert self.role is not Role.LEADER
         append_rolling(self.log, frame, self._segment_bytes)
-        if self.applied_end < frame.index:
-            self.confirm(self.log.end)
-            return
-        # They are at hand: to read them would read their segment once for each frame.
-        self.confirmed_end = self.log.end
-        self._recovered = []
-        for entry in frame.entries():
-            self.apply(entry)
+        # To read them back would read their segment once for each frame.
+        self._at_hand = list(frame.entries())
+        self.confirm(self.log.end)
 
     def confirm(self, end: int) -> None:
         """Apply what is below `end`: the leader has committed it."""
@@ -256,10 +251,10 @@ class Replica:
         """Apply the committed entries that are not applied yet."""
         if self.applied_end == self.confirmed_end:
             return
-        first = self._recovered[0].index if self._recovered else None
-        is_read = first == self.applied_end and self._recovered[-1].index == self.log.end - 1
-        entries = self._recovered if is_read else self.entries(self.applied_end)
-        self._recovered = []
+        first = self._at_hand[0].index if self._at_hand else None
+        is_read = first == self.applied_end and self._at_hand[-1].index == self.log.end - 1
+        entries = self._at_hand if is_read else self.entries(self.applied_end)
+        self._at_hand = []
         for entry in entries:
             if entry.index >= self.confirmed_end:
                 break
@@ -296,7 +291,7 @@ class Replica:
     def truncate(self, end: int) -> None:
         """Remove the entries from `end` on, which the leader does not have."""
         assert end >= self.confirmed_end, "a committed entry is never removed"
-        self._recovered = []
+        self._at_hand = []
         self.log.truncate(end)
 
     def close(self) -> None:
@@ -333,7 +328,7 @@ class Replica:
 
     def _installed(self, checkpoint: Checkpoint, machine: StateMachine, *, in_log: bool) -> None:
         self.machine = machine
-        self._recovered, self._open_start = [], None
+        self._at_hand, self._open_start = [], None
         self.applied_end = self.confirmed_end = checkpoint.snapshot.end
         self.covered(checkpoint, in_log=in_log)
         self.role, self.wanted = Role.LEARNER, None
@@ -345,7 +340,7 @@ class Replica:
         elif plan.snapshot != EMPTY:
             self.covered(self.checkpoints.restore(plan.snapshot, self.machine))
         self.applied_end = self.confirmed_end = self.snapshot.end
-        self._recovered = [
+        self._at_hand = [
             entry
             for found in plan.log
             for frame in found.frames

@@ -5,7 +5,7 @@
     age        there are entries that no snapshot covers, and the last snapshot, or the start, is older
                than `age_ms`
 
-whichever comes first. While the process is quiet, `QUIET_SHARE` of the log that `u` allows, and of
+The first that holds counts. While the process is quiet, `QUIET_SHARE` of the log that `u` allows, and of
 `replay`, is enough: so fewer snapshots fall into busy times. The bound on the disk holds as before. Up
 to u / QUIET_SHARE bytes are then written to snapshots for each byte that clients write.
 

@@ -76,12 +76,9 @@ class SnapshotReader:
         whole = xxhash.xxh3_128(file.read_at(0, HEADER_BYTES))
         position = HEADER_BYTES
         while True:
-            head = file.read_at(position, BLOCK_HEAD_BYTES)
-            size, checksum = decode_block_head(head, file.path)
+            head, size, checksum = self._head_at(position)
             if size == 0:
                 break
-            if size > file.size - position:
-                raise DamagedFile(file.path, "it is truncated")
             body = file.read_at(position + BLOCK_HEAD_BYTES, size)
             self._check_block(body, size, checksum, position)
             whole.update(head)
@@ -98,12 +95,22 @@ class SnapshotReader:
         places: list[tuple[int, int]] = []
         position = HEADER_BYTES
         while True:
-            head = self._file.read_at(position, BLOCK_HEAD_BYTES)
-            size, _ = decode_block_head(head, self._file.path)
+            _, size, _ = self._head_at(position)
             if size == 0:
                 return places
             places.append((position, size))
             position += BLOCK_HEAD_BYTES + size
+
+    def _head_at(self, position: int) -> tuple[bytes, int, int]:
+        """Returns the head of a block, with the size and the checksum of what follows.
+
+        The head may be damaged, so a size beyond the file's end is refused before it is allocated.
+        """
+        head = self._file.read_at(position, BLOCK_HEAD_BYTES)
+        size, checksum = decode_block_head(head, self._file.path)
+        if size > self._file.size - position:
+            raise DamagedFile(self._file.path, "it is truncated")
+        return head, size, checksum
 
     def _first_key(self, place: tuple[int, int]) -> bytes:
         key, _ = next(block_rows(self._block(*place)))

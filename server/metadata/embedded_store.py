@@ -301,7 +301,7 @@ class EmbeddedMetadataStore:
                 await self._in_worker(_write_whole, self._log)
                 return
             await self._in_worker(self._log.begin_snapshot)
-        except Exception:  # noqa: BLE001 - whatever it is, the transaction is durable
+        except Exception:  # noqa: BLE001 - the transaction is durable in any case
             self._snapshot_failed()
             return
         spawn(self._finish_snapshot(), "metadata snapshot", among=self._snapshotting)
@@ -311,7 +311,7 @@ class EmbeddedMetadataStore:
         try:
             while not await self._is_written():
                 pass
-        except Exception:  # noqa: BLE001 - whatever it is, a later one may succeed
+        except Exception:  # noqa: BLE001 - a later one may succeed
             self._snapshot_failed()
 
     async def _is_written(self) -> bool:
@@ -320,7 +320,7 @@ class EmbeddedMetadataStore:
         try:
             await loop.run_in_executor(self._snapshotter, log.write_snapshot)
         except Exception:
-            # Whatever it was: as long as one is begun, none is due.
+            # While a snapshot is under way, no other one is due: never leave one that has failed.
             async with self._lock:
                 await self._in_worker(log.abandon_snapshot)
             raise

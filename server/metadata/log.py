@@ -156,7 +156,7 @@ class MetadataLog:
         try:
             self.compactor.finish()
         except BaseException:
-            # Whatever it was: as long as one is begun, none is due.
+            # While a snapshot is under way, no other one is due: never leave one that has failed.
             self.abandon_snapshot()
             raise
         if self._has_old_files and self.replica.snapshot != before:
