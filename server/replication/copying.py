@@ -27,7 +27,7 @@ from server.client.access import Access
 from server.client.broker_client import BrokerClient, connected
 from server.client.errors import ClientFailed
 from server.replication.fetch_pace import FetchPace
-from server.replication.findings import UNKNOWN, SourceAnswer, Verdict
+from server.replication.findings import UNKNOWN, SourceAnswer, Verdict, shows_copy
 from server.replication.gap_epoch import AskEpochEnd, epoch_of_gap
 from server.replication.mirror import Mirror
 from server.replication.requests import (
@@ -60,6 +60,8 @@ IDLE_WAITS = 4
 """While no partition has anything new, the source waits so many times as long. It still answers at
 once when it has records; only a partition that is new to the link waits longer."""
 NO_EPOCH = Epoch(-1)
+COMPARED = (Guard.FITS, Guard.MISSED_TOMBSTONES)
+"""What an answer means only if it has shown that the logs do not diverge."""
 
 
 class Judge(Protocol):
@@ -282,6 +284,11 @@ class SourceCopier:
         if len(fetched.records) and not self._judge.may_have_gaps():
             answer = replace(answer, first_gap=_first_gap(target, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
+        if verdict.guard in COMPARED and mirror.asks_epoch and not target.log.is_copy:
+            if shows_copy(answer, target.place):
+                await self._writer.declare_copy(mirror, target)
+            if not mirror.asks_for(target):
+                return
         before, waits_for_room = mirror.state, mirror.has_complete_copy
         action = mirror.answered(verdict)
         if mirror.state is not before and verdict.reason:

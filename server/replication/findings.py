@@ -87,7 +87,7 @@ def judge(
     sparse_level: int,
     missed_tombstones: str = "",
     may_cut: bool = True,
-    may_skip: bool = True,
+    may_have_own: bool = False,
 ) -> Verdict:
     """Returns the first guard that holds, in the table's order.
 
@@ -99,8 +99,8 @@ def judge(
             cannot have.
         may_cut: whether records that the source does not have may be cut off. Those of a standby may be
             the last copy: its log is copied once more instead, and the old one put aside.
-        may_skip: whether all records here are known to be the source's, so that the log may start over
-            where the source has deleted those that follow.
+        may_have_own: whether there may be records here that the source never had. Such a log is not
+            emptied where the source has deleted its own records.
     """
     if topic.topic_id != mirrored_id:
         return _final(
@@ -109,42 +109,67 @@ def judge(
             f" mirror: {CREATE_AGAIN}",
         )
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.start >= 0:
-        return _out_of_range(answer, place, topic, may_skip=may_skip)
+        return _out_of_range(answer, place, topic, may_have_own=may_have_own)
     if answer.error or answer.error_code:
         return Verdict(guard=Guard.ERROR, reason=answer.error or _text_of(answer.error_code))
     if sparse_level < 1 and (topic.compacts or answer.first_gap is not None):
         return Verdict(guard=Guard.TOO_OLD, reason=_too_old(topic, answer.first_gap))
     if answer.diverging is not None:
         return _diverging(answer.diverging, answer.high_watermark, place, may_cut=may_cut)
+    if may_have_own and not shows_copy(answer, place):
+        return _gone(answer.start, place, may_have_own=True)
     if missed_tombstones:
         return _final(Guard.MISSED_TOMBSTONES, missed_tombstones)
     return FITS
 
 
+def shows_copy(answer: SourceAnswer, place: Place) -> bool:
+    """Returns whether an answer to a fetch shows that the source had every record that is here: it has
+    the epoch of the last one, up to the end here or beyond.
+
+    A source that starts at the end here has forgotten which epochs it had before. It then says of the
+    epoch of the last record that it ended there, whether it had this record or another one.
+    """
+    return (
+        not answer.error
+        and not answer.error_code
+        and answer.diverging is None
+        and 0 <= answer.start < place.end
+    )
+
+
 def _out_of_range(
-    answer: SourceAnswer, place: Place, topic: SourceTopic, *, may_skip: bool
+    answer: SourceAnswer, place: Place, topic: SourceTopic, *, may_have_own: bool
 ) -> Verdict:
     if answer.high_watermark < place.end:
         return _lost(answer.high_watermark, place.end)
-    if answer.start == answer.high_watermark == place.end:
+    if answer.start == answer.high_watermark == place.end and not may_have_own:
         # It has forgotten its epochs with its records, so there is nothing to compare.
         return FITS
-    if answer.start <= place.end:
+    if answer.start < place.end or (answer.start == place.end and not may_have_own):
         return _final(
             Guard.SOURCE_LOST,
             f"the source knows no epoch {place.last_epoch}, that of the last record here: it is not the"
             f" log that was copied, perhaps an older backup of it: {PUT_ASIDE}",
         )
-    gone = f"the source's log starts at {answer.start}, the records from {place.end} on are gone"
-    if topic.deletes and may_skip:
-        return Verdict(guard=Guard.STARTS_LATER, reason=gone, offset=answer.start)
-    if topic.deletes:
-        reason = f"{gone}, and this log may have some that the source never had"
-        return Verdict(
-            guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start
-        )
-    reason = f"{gone}, though its topic is only compacted, so an operator has deleted them there"
-    return Verdict(guard=Guard.RECORDS_GONE, reason=f"{reason}: {PUT_ASIDE}", offset=answer.start)
+    if topic.deletes and not may_have_own:
+        reason = _starts_later(answer.start, place)
+        return Verdict(guard=Guard.STARTS_LATER, reason=reason, offset=answer.start)
+    return _gone(answer.start, place, may_have_own=may_have_own)
+
+
+def _gone(start: Offset, place: Place, *, may_have_own: bool) -> Verdict:
+    why = "though its topic is only compacted, so an operator has deleted them there"
+    if may_have_own:
+        why = "and this log may have some that the source never had"
+    reason = f"{_starts_later(start, place)}, {why}: {PUT_ASIDE}"
+    return Verdict(guard=Guard.RECORDS_GONE, reason=reason, offset=start)
+
+
+def _starts_later(start: Offset, place: Place) -> str:
+    if start <= place.end:
+        return f"the source's log starts at {start}, and all records before are gone"
+    return f"the source's log starts at {start}, the records from {place.end} on are gone"
 
 
 def _diverging(

@@ -16,7 +16,7 @@ from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judg
 from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
 from server.replication.source_topics import FoundTopic, FoundTopics, SourcePartition
-from server.replication.state_table import Guard, MirrorState
+from server.replication.state_table import Guard
 from server.replication.target import Target
 from storage.threads import loop_thread
 
@@ -61,8 +61,8 @@ class LinkSource:
         Args:
             access: how the source is reached.
             is_standby: whether this broker is the source's standby, which never cuts what it has copied.
-            may_have_own: whether the logs here may have records that the source never had, because this
-                broker has led.
+            may_have_own: whether logs here that are not known to be copies may have records that the
+                source never had, because this broker has led.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
             now_ms: returns the wall time.
         """
@@ -149,12 +149,8 @@ class LinkSource:
             sparse_level=self._sparse_level(),
             missed_tombstones=self._missed_tombstones(target, found.facts),
             may_cut=not self._is_standby,
-            may_skip=target.is_empty or not self._is_unchecked(mirror),
+            may_have_own=self._may_have_own and not (target.log.is_copy or target.is_empty),
         )
-
-    def _is_unchecked(self, mirror: Mirror) -> bool:
-        """Returns whether a log may have records of its own, and was not compared with the source's."""
-        return self._may_have_own and mirror.state is MirrorState.CHECKING
 
     def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:
         if not source.compacts or target.is_empty:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from server.replication.aside_logs import AsideLog
 from server.replication.mirror import Mirror
-from server.replication.resync import begins_by_itself, refusal_of_resync
+from server.replication.resync import begins_by_itself, may_go_aside, refusal_of_resync
 from server.replication.state_table import Guard, MirrorState
 from server.replication.writer import MirrorWriter
 from storage.files.errors import StorageError
@@ -80,7 +80,7 @@ class NewCopies:
                 continue
             self._looked_ms[partition] = mirror.since_ms
             try:
-                has_aside = bool(await self._writer.put_aside(mirror.log))
+                has_aside = _may_go_aside(mirror) and bool(await self._writer.put_aside(mirror.log))
             except StorageError as error:
                 _log.error("%s: cannot be resynced: %s", mirror.log.topic_partition, error)
                 continue
@@ -113,6 +113,11 @@ class NewCopies:
             _log.error("cannot look for what resyncs have put aside: %s", error)
             return {}
         return {log.topic_partition: found[log.directory] for log in logs if log.directory in found}
+
+
+def _may_go_aside(mirror: Mirror) -> bool:
+    log = mirror.log
+    return may_go_aside(mirror.cause, is_compacted=log.config.is_compacted, is_copy=log.is_copy)
 
 
 def _begins_by_itself(mode: str, mirror: Mirror, *, has_aside: bool) -> bool:

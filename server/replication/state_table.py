@@ -60,7 +60,10 @@ class Guard(enum.StrEnum):
     DIVERGES_IN_CLEAN = "the logs diverge below what was cleaned here"
     DIVERGES = "the logs diverge"
     MISSED_TOMBSTONES = "the source may have removed tombstones that are not here"
-    RECORDS_GONE = "the source's log starts above the end here, and the source never deletes by age"
+    RECORDS_GONE = (
+        "the source has deleted records that are not here, and never deletes by age, or this log may"
+        " have records of its own"
+    )
     STARTS_LATER = "the source's log starts above the end here"
     FITS = "it continues the log"
     NEW_COPY = "a new copy has begun"

@@ -82,6 +82,24 @@ class MirrorWriter:
         except StorageError as error:
             self._failed(mirror, error)
 
+    async def declare_copy(self, mirror: Mirror, target: Target) -> None:
+        """Remember durably that the source had every record that is here: a later answer may no longer
+        show it, because the source has deleted them."""
+        async with mirror.writing:
+            # Also if the copier is cancelled: a promotion must not overtake it.
+            await to_its_end(self._declare_copy(mirror, target))
+
+    async def _declare_copy(self, mirror: Mirror, target: Target) -> None:
+        try:
+            await self._make_files(target.log)
+            if mirror.asks_for(target):
+                await self._disk.run(target.log.declare_copy, is_copy=True)
+        except NoSpace as error:
+            # The next answer shows it once more.
+            _log.warning("%s: %s", target.log.topic_partition, error)
+        except StorageError as error:
+            self._failed(mirror, error)
+
     async def cut(self, mirror: Mirror, verdict: Verdict) -> None:
         """Cut the log where it diverges. The mirror then compares both logs again."""
         target = mirror.own
@@ -186,8 +204,9 @@ class MirrorWriter:
     async def finish(self, mirror: Mirror) -> None:
         """Make a stopped mirror's log fit to be written by producers, durably.
 
-        Transactions that are open in it are aborted: their coordinator is the source's, and will never
-        end them here. Foreign producers are forgotten: both clusters count producer ids from 0.
+        From now on it is no copy. Transactions that are open in it are aborted: their coordinator is the
+        source's, and will never end them here. Foreign producers are forgotten: both clusters count
+        producer ids from 0.
 
         Raises:
             StorageError: the disk failed.
@@ -196,6 +215,7 @@ class MirrorWriter:
         async with mirror.writing:
             await self._drop_copy(mirror)
             await self._make_files(log)
+            await self._disk.run(log.declare_copy, is_copy=False)
             if log.leader_epoch <= log.epochs.latest:
                 # Only if its files were restored into another directory, whose counter is behind.
                 await self._lead_above(log, log.epochs.latest)
@@ -242,7 +262,9 @@ class MirrorWriter:
             if mirror.target is not copy:
                 return
             old, new, is_compacted = mirror.own.place, copy.place, log.config.is_compacted
-            puts_aside = goes_aside(resync.memory, old, new, is_compacted=is_compacted)
+            puts_aside = goes_aside(
+                resync.memory, old, new, is_compacted=is_compacted, is_copy=log.is_copy
+            )
             aside = await self._disk.run(
                 log.replace_with, copy.log, puts_aside=puts_aside, copy_id=resync.id
             )

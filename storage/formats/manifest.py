@@ -89,6 +89,9 @@ FLAG_UNFINISHED_PASS = 2
 FLAG_FOREIGN_STATES = 4
 """In the header: the files of epochs, producers and aborted transactions are those of another log, which
 this one has just replaced. Only the segments count. Then the format is 2."""
+FLAG_COPY = 8
+"""In the header: all records were copied from another broker's log. A release that does not know it
+clears it, which is safe."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -154,6 +157,9 @@ class Manifest:
     """Whether the files of epochs, producers and aborted transactions are those of another log."""
     copy_id: uuid.UUID | None = None
     """The id of the last copy that has replaced the log's records; None if none has."""
+    is_copy: bool = False
+    """Whether the source of a mirror had all records that are here: this broker has appended none as a
+    leader. False also if that is not known."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: Offset) -> Offset:
@@ -177,7 +183,8 @@ def encode(manifest: Manifest) -> bytes:
             ROW.size,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
-            | FLAG_FOREIGN_STATES * manifest.has_foreign_states,
+            | FLAG_FOREIGN_STATES * manifest.has_foreign_states
+            | FLAG_COPY * manifest.is_copy,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -231,6 +238,7 @@ def decode(data: bytes, path: str) -> Manifest:
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
         has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
         copy_id=_copy_id(data, header_size),
+        is_copy=bool(flags & FLAG_COPY),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),

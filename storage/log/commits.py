@@ -7,6 +7,7 @@
     truncate    fewer segments, and a new active one
     replace     the segments of a copy (`storage/log/replacement.py`)
     close       a recovery point at the log's end
+    copy        whether all records are copies of another broker's
 
 A manifest may list a segment only if all earlier ones are synced, so each commit first syncs and lists
 the earlier rolls that are not in it yet. `commit_lock` puts commits in order and is never taken on the
@@ -54,6 +55,7 @@ class LogCommits:
         "clean_offset",
         "commit_lock",
         "copy_id",
+        "is_copy",
         "listed",
     )
 
@@ -72,6 +74,7 @@ class LogCommits:
         is_as_stopped: bool,
         has_unfinished_pass: bool,
         copy_id: uuid.UUID | None,
+        is_copy: bool,
     ) -> None:
         """Take the manifest on disk.
 
@@ -79,7 +82,7 @@ class LogCommits:
             listed: the segments that it lists.
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
-            has_unfinished_pass, copy_id: as the manifest says.
+            has_unfinished_pass, copy_id, is_copy: as the manifest says.
         """
         # Constant after construction
         self._fs = fs
@@ -97,6 +100,8 @@ class LogCommits:
         self._has_unfinished_pass = has_unfinished_pass
         self.copy_id = copy_id
         """The id of the last copy that has replaced the log's records; None if none has."""
+        self.is_copy = is_copy
+        """Whether all records were copied from another broker's log."""
         self._recovery_point = recovery_point
         self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
         """The log's end if all files are as after a clean stop while the log ends there."""
@@ -189,6 +194,7 @@ class LogCommits:
         truncate_to: Offset = UNKNOWN_OFFSET,
         has_foreign_states: bool = False,
         copy_id: uuid.UUID | None = None,
+        is_copy: bool | None = None,
     ) -> None:
         """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
 
@@ -199,6 +205,7 @@ class LogCommits:
             has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
             has_foreign_states: whether the segments are a copy's, and the files of states are not.
             copy_id: of the copy whose segments these are; by default the one that the manifest has.
+            is_copy: whether all records are copies; by default what the manifest has.
 
         Raises:
             StorageError: the old manifest is still valid.
@@ -213,6 +220,7 @@ class LogCommits:
         if has_unfinished_pass is None:
             has_unfinished_pass = self._has_unfinished_pass
         copy_id = self.copy_id if copy_id is None else copy_id
+        is_copy = self.is_copy if is_copy is None else is_copy
         manifest = Manifest(
             version=self._list.next_version(),
             generation=self._list.generation,
@@ -225,6 +233,7 @@ class LogCommits:
             has_unfinished_pass=has_unfinished_pass,
             has_foreign_states=has_foreign_states,
             copy_id=copy_id,
+            is_copy=is_copy,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
@@ -234,6 +243,7 @@ class LogCommits:
         self.clean_offset = clean_offset
         self._has_unfinished_pass = has_unfinished_pass
         self.copy_id = copy_id
+        self.is_copy = is_copy
 
     @property
     def cut_offset_min(self) -> Offset:
@@ -257,6 +267,7 @@ class LogCommits:
             has_aborted_file=has_aborted_file,
             has_unfinished_pass=self._has_unfinished_pass,
             copy_id=self.copy_id,
+            is_copy=self.is_copy,
             segments=tuple(segment.full_row() for segment in segments),
         )
 
@@ -269,6 +280,17 @@ class LogCommits:
             known = self._recovery_point
             recovery_point = known if is_in(known, active) else active.active_row()
         return [*(segment.full_row() for segment in sealed), recovery_point]
+
+    # ---------------------------------------------------------------- whose records they are
+
+    def declare_copy(self, *, is_copy: bool) -> None:
+        """Commit whether all records are copies. See `PartitionLog.declare_copy`."""
+        with self.commit_lock:
+            self._service.check_online()
+            if is_copy != self.is_copy:
+                with self._service.failing_with_the_disk(NoSpace):
+                    self.list_rolls()
+                    self.commit(self.listed, is_copy=is_copy)
 
     # ---------------------------------------------------------------- log start
 

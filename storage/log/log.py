@@ -212,6 +212,14 @@ class PartitionLog:
         return self._commits.copy_id
 
     @property
+    def is_copy(self) -> bool:
+        """Whether the source of a mirror had all records that are here; False also if that is not known.
+
+        The log of a promoted mirror is none from `declare_copy` on, before producers may write to it.
+        """
+        return self._commits.is_copy
+
+    @property
     def offline_reason(self) -> str | None:
         """Why the log is out of service; None while it is in service."""
         return self._service.offline_reason
@@ -424,6 +432,16 @@ class PartitionLog:
         """Wait for the running commit, if any. A worker thread."""
         with self._commits.commit_lock:
             return
+
+    def declare_copy(self, *, is_copy: bool) -> None:
+        """Set `is_copy`, durably. A worker thread.
+
+        Raises:
+            NoSpace: the disk is full; nothing has changed.
+            LogOffline: the log is out of service.
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        self._commits.declare_copy(is_copy=is_copy)
 
     def truncate_to(self, offset: Offset, *, keeps_keys: bool = False) -> None:
         """Truncate the log so that no batch reaches `offset`. See `storage/log/truncate.py`.

@@ -184,6 +184,7 @@ class Replacement:
             truncate_to=active.end_offset,
             has_foreign_states=True,
             copy_id=copy_id,
+            is_copy=self._copy.commits.is_copy,
         )
         return segments
 

@@ -30,12 +30,14 @@ class ReplacingWorkload(Workload):
         """Of the copy that is replacing the log, or has replaced it last."""
         self.log_id: UUID | None = None
         """The log's."""
+        self.declared = {False}
+        """What a crash may leave of `PartitionLog.is_copy`."""
         self.asides: set[str] = set()
         """The logs that were put aside before."""
         self.replaced = 0
 
     def steps(self) -> list[tuple[Callable[[], None], int]]:
-        return [*super().steps(), (self.replace, 12)]
+        return [*super().steps(), (self.replace, 12), (self.declare_copy, 6)]
 
     # ---------------------------------------------------------------- the step
 
@@ -53,11 +55,20 @@ class ReplacingWorkload(Workload):
         check_files(self.home, self.log)
         self.copy = None
 
+    def declare_copy(self) -> None:
+        """Say that all records are copies, or that they are not."""
+        is_copy = self.random.random() < 0.5
+        self.declared.add(is_copy)
+        self.log.declare_copy(is_copy=is_copy)
+        self.declared = {is_copy}
+
     def _reopen(self, *, is_clean: bool) -> None:
         super()._reopen(is_clean=is_clean)
         if is_clean:
             self.check_beside(self.disk)
         self.find_out_what_was_left()
+        assert self.log.is_copy in self.declared
+        self.declared = {self.log.is_copy}
 
     def find_out_what_was_left(self) -> None:
         """Go by what a crash in the middle of a replacement has left."""
@@ -95,6 +106,7 @@ class ReplacingWorkload(Workload):
         self.sequences, self.sent = copy.sequences, copy.sent
         self.changes += 1
         self.log_id = self.copy_id
+        self.declared = {True}
         self.asides |= asides(self.disk)
         self.replaced += 1
 
@@ -114,6 +126,7 @@ class ReplacingWorkload(Workload):
         content = check_content(log, self.possible())
         is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
         assert log.copy_id == (self.copy_id if is_copy else self.log_id)
+        assert log.is_copy in ({True} if is_copy else self.declared)
         if is_copy:
             assert seen_of(log) == self.copy_seen
             assert log.clean_offset == log.cut_offset_min == log.log_start_offset

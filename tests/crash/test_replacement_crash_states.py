@@ -147,6 +147,17 @@ def id_of_the_copy_committed_later(patch: Patch) -> None:
     patch.setattr(LogCommits, "commit", careless)
 
 
+def copy_declared_in_memory_only(patch: Patch) -> None:
+    def careless(self: LogCommits, *, is_copy: bool) -> None:
+        self.is_copy = is_copy
+
+    patch.setattr(LogCommits, "declare_copy", careless)
+
+
+def replaced_log_not_declared_a_copy(patch: Patch) -> None:
+    _patch_commit(patch, is_copy=False)
+
+
 def _patch_commit(patch: Patch, **others: Any) -> None:
     commit = LogCommits.commit
 
@@ -199,6 +210,8 @@ BUGS = (
     old_segments_kept_after_a_crash,
     manifest_does_not_say_that_the_states_are_foreign,
     id_of_the_copy_committed_later,
+    copy_declared_in_memory_only,
+    replaced_log_not_declared_a_copy,
     old_segments_kept,
     aside_named_before_the_commit,
     aside_not_synced,

@@ -33,7 +33,7 @@ from server.runtime.turns import Turns
 from storage.files.paths import copy_directory
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
-from storage.log.opening import create_log
+from storage.log.opening import plan_log
 from storage.segment.reader import Isolation
 from storage.state.leader_epochs import EpochEnd
 from tests.harness.compacted_log import CONFIG, CompactedLog, opening
@@ -107,8 +107,11 @@ class StartCounter:
         identity = replace(log.identity, directory=copy_directory(log.directory))
         self._of.fs.remove_tree(identity.directory)
         made = opening(now_ms=self._of.now_ms, leader_epoch=log.leader_epoch)
-        copy = create_log(self._of.fs, identity, log.config, made)
-        copy.truncate_fully_and_start_at(start_offset)
+        copy = plan_log(
+            self._of.fs, identity, log.config, made, start_offset=start_offset, is_copy=True
+        )
+        copy.new_files.make()
+        _ = copy.epochs, copy.producers
         return copy
 
     def drop_copy(self, copy: PartitionLog) -> None:
@@ -146,6 +149,7 @@ class MirrorWorld:
         replaced."""
         self.slot: str | None = None
         """The metadata of the slot at the source."""
+        self._begin()
         self.mirror = self._opened()
         self.transactions: dict[int, TransactionalProducer] = {}
         self.elections = 0
@@ -153,6 +157,9 @@ class MirrorWorld:
         """Why the mirror has failed now and then."""
         self.known_epoch: Epoch | None = None
         """The source's leader epoch as the link knows it; None if it knows the true one."""
+
+    def _begin(self) -> None:
+        """Fill the logs before the mirror follows."""
 
     @property
     def now_ms(self) -> int:
@@ -214,6 +221,7 @@ class MirrorWorld:
                 self._write()
                 if self.operator is not None:
                     self._resync(self.operator)
+                self._tend_by_itself()
             if self.mirror.state not in (MirrorState.CHECKING, MirrorState.COPYING):
                 self.mirror.happened(Event.RESUME)
             await self._fetch(is_lost=False)
@@ -249,6 +257,7 @@ class MirrorWorld:
             self.mirror.happened(Event.RESUME)
         else:
             self._elect()
+        self._tend_by_itself()
         if self.trims and self.random.random() < 0.1:
             self._trim()
         if self.operator is not None:
@@ -279,6 +288,9 @@ class MirrorWorld:
         puts_aside = not needs or operator.random() < 0.2
         mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
 
+    def _tend_by_itself(self) -> None:
+        """Do what the link does without an operator."""
+
     def _pass_time(self, by_ms: int) -> None:
         self.source.now_ms += by_ms
         self.copy.now_ms = self.source.now_ms
@@ -288,8 +300,7 @@ class MirrorWorld:
         before = self.source.log.log_end_offset
         choice = self.random.random()
         if choice < 0.7:
-            count = self.random.randrange(1, 4)
-            self.source.append(*[(self.random.choice(KEYS), self._value()) for _ in range(count)])
+            self._append()
         elif choice < 0.85:
             producer_id = self.elections * 3 + self.random.randrange(3)
             producer = self.transactions.setdefault(
@@ -300,6 +311,11 @@ class MirrorWorld:
             producer_id = self.random.choice(sorted(self.transactions))
             producer = self.transactions[producer_id]
             self.random.choice((producer.commit, producer.abort))()
+        self._remember(before)
+
+    def _append(self) -> None:
+        before, count = self.source.log.log_end_offset, self.random.randrange(1, 4)
+        self.source.append(*[(self.random.choice(KEYS), self._value()) for _ in range(count)])
         self._remember(before)
 
     def _end_transactions(self) -> None:
@@ -415,10 +431,15 @@ class MirrorWorld:
             mirrored_id=TOPIC_ID,
             sparse_level=1,
             missed_tombstones=missed,
+            **self._rules(target),
         )
         if verdict.guard in FINAL:
             self.stops.add(verdict.guard)
         return verdict
+
+    def _rules(self, target: Target) -> dict[str, bool]:
+        """Returns further arguments of the judgement."""
+        return {}
 
     def leader_epoch(self, mirror: Mirror) -> Epoch:
         """Returns the source's leader epoch as the link knows it."""

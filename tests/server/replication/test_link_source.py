@@ -14,7 +14,7 @@ from server.client.access import Access
 from server.replication.findings import SourceAnswer, Verdict
 from server.replication.link_source import LinkSource
 from server.replication.source_topics import FoundTopic, FoundTopics
-from server.replication.state_table import Event, Guard, MirrorState
+from server.replication.state_table import Event, Guard
 from tests.harness.mirror_world import TOPIC, TOPIC_ID, MirrorWorld
 
 
@@ -58,24 +58,21 @@ STARTS_LATER = SourceAnswer(
 
 
 @pytest.mark.parametrize(
-    ("may_have_own", "is_checked", "records", "expected"),
+    ("may_have_own", "is_copy", "records", "expected"),
     [
         (False, False, 3, Guard.STARTS_LATER),
         (True, True, 3, Guard.STARTS_LATER),
         (True, False, 0, Guard.STARTS_LATER),
         (True, False, 3, Guard.RECORDS_GONE),
     ],
-    ids=["has-not-led", "was-compared", "is-empty", "may-have-its-own"],
+    ids=["has-not-led", "is-a-copy", "is-empty", "may-have-its-own"],
 )
 async def test_a_log_that_may_have_records_of_its_own_does_not_start_over(
-    may_have_own: bool, is_checked: bool, records: int, expected: Guard
+    may_have_own: bool, is_copy: bool, records: int, expected: Guard
 ) -> None:
     """They would be the last copy of what this broker has acknowledged as a primary."""
     world = await world_with(records)
-    if not is_checked:
-        world.mirror.happened(Event.PAUSE)
-        world.mirror.happened(Event.RESUME)
-        assert world.mirror.state is MirrorState.CHECKING
+    world.copy.log.declare_copy(is_copy=is_copy)
 
     verdict = source_of(world, may_have_own=may_have_own).judge(world.mirror, STARTS_LATER)
 

@@ -9,10 +9,12 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from protocol.wire.numbers import Epoch, Offset
+from server.replication import copying, findings
 from server.replication.copying import SourceCopier
 from server.replication.divergence import Place
 from server.replication.findings import SourceAnswer, Verdict
@@ -23,8 +25,12 @@ from server.replication.state_table import FINAL, Action, Guard, MirrorState
 from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
+from storage.log.commits import LogCommits
 from storage.log.log import PartitionLog
 from tests.harness.mirror_world import MirrorWorld, StartCounter
+from tests.harness.rejoining_world import RejoiningWorld
+
+World = TypeVar("World", bound=MirrorWorld)
 
 SEEDS = int(os.environ.get("KOMPAKT_MIRROR_SEEDS", "80"))
 FIRST = int(os.environ.get("KOMPAKT_MIRROR_SEED", "0"))
@@ -35,7 +41,16 @@ PARTS = 4
 def simulated(seed: int, *, resyncs: bool = False, trims: bool = False) -> MirrorWorld:
     """Simulate one seed to its end, and compare both sides. A failure names the seed, which repeats
     it."""
-    world = MirrorWorld(seed, resyncs=resyncs, trims=trims)
+    return played(MirrorWorld(seed, resyncs=resyncs, trims=trims), seed, resyncs=resyncs)
+
+
+def rejoined(seed: int, *, trims: bool) -> RejoiningWorld:
+    """Simulate a rejoin to its end."""
+    return played(RejoiningWorld(seed, trims=trims), seed)
+
+
+def played(world: World, seed: int, *, resyncs: bool = False) -> World:
+    """Let a world live to its end. Returns it."""
 
     async def run() -> None:
         await world.run(STEPS)
@@ -43,15 +58,20 @@ def simulated(seed: int, *, resyncs: bool = False, trims: bool = False) -> Mirro
 
     try:
         asyncio.run(run())
+        if isinstance(world, RejoiningWorld):
+            assert not world.lost(), "the last copy of a record is gone"
         if world.mirror.state is MirrorState.FAILED:
             assert not resyncs, "a resync makes it whole"
+            if isinstance(world, RejoiningWorld):
+                has_failed = world.mirror.resyncs_started > world.mirror.resyncs_completed
+                assert has_failed, "no operator is needed unless a resync has failed"
             assert world.stops & set(FINAL), "an operator decides only what may lose records"
         else:
             assert not world.diverges(), "a record is not the source's"
             assert world.last_values(world.copy) == world.last_values(world.source)
             theirs, ours = world.source.log, world.copy.log
             assert ours.last_stable_offset == theirs.last_stable_offset
-            assert not world.is_internal or trims or not world.forgets_a_producer()
+            assert not world.is_internal or world.trims or not world.forgets_a_producer()
             assert not world.is_internal or not world.refuses_a_producer()
     except BaseException as error:
         error.add_note(f"seed {seed}: {world.mirror.facts()}")
@@ -90,6 +110,21 @@ def test_a_mirror_of_a_topic_whose_records_are_deleted_ends_with_the_sources_sta
 
     if len(worlds) > 10:
         assert any(world.mirror.skipped_records for world in worlds)
+
+
+@pytest.mark.parametrize("trims", [False, True])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_an_old_primary_that_follows_the_new_one_loses_no_record_and_needs_no_operator(
+    part: int, trims: bool
+) -> None:
+    seeds = range(FIRST + part, FIRST + SEEDS, PARTS)
+    worlds = [rejoined(seed, trims=trims) for seed in seeds]
+
+    if len(worlds) > 10:
+        assert any(world.asides() for world in worlds)
+        assert any(
+            world.mirror.skipped_records if trims else not world.asides() for world in worlds
+        )
 
 
 def without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +197,28 @@ RESYNC_FAULTS: dict[Fault, int] = {
     answers_of_another_place: 0,
     safe_time_of_the_old_log_for_the_copy: 0,
 }
-FAULTS |= RESYNC_FAULTS
+
+
+def trust_in_a_source_that_has_forgotten_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every answer that fits for a comparison of both logs."""
+
+    def shows_copy(answer: SourceAnswer, _: Place) -> bool:
+        return not answer.error_code and answer.diverging is None
+
+    for module in (copying, findings):
+        monkeypatch.setattr(module, "shows_copy", shows_copy)
+
+
+def copies_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose at each start whether the log is a copy."""
+    monkeypatch.setattr(LogCommits, "is_copy", property(lambda _: False, lambda *_: None))
+
+
+REJOIN_FAULTS: dict[Fault, int] = {
+    trust_in_a_source_that_has_forgotten_its_epochs: 0,
+    copies_that_are_not_remembered: 0,
+}
+FAULTS |= RESYNC_FAULTS | REJOIN_FAULTS
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -171,7 +227,10 @@ def test_the_simulation_finds_a_fault(monkeypatch: pytest.MonkeyPatch, fault: Fa
     found = []
     for seed in range(FAULTS[fault], FAULTS[fault] + 400):
         try:
-            simulated(seed, resyncs=fault in RESYNC_FAULTS)
+            if fault in REJOIN_FAULTS:
+                rejoined(seed, trims=True)
+            else:
+                simulated(seed, resyncs=fault in RESYNC_FAULTS)
         except Exception as error:  # noqa: BLE001 - any failure is what the test wants
             found.append((seed, error))
             break

@@ -14,6 +14,7 @@ from server.replication.resync import (
     begins_by_itself,
     goes_aside,
     is_complete,
+    may_go_aside,
     progress,
     refusal_of_resync,
 )
@@ -90,11 +91,30 @@ def test_a_copy_is_complete_at_the_old_end_or_where_the_source_ends_if_that_is_l
 def test_the_old_log_is_put_aside_unless_the_source_has_all_that_cleaning_here_would_keep(
     memory: ResyncMemory, is_compacted: bool, new: Place, expected: bool
 ) -> None:
-    assert goes_aside(memory, place(10, (0, 0)), new, is_compacted=is_compacted) is expected
+    old = place(10, (0, 0))
+    assert goes_aside(memory, old, new, is_compacted=is_compacted, is_copy=True) is expected
+    assert goes_aside(memory, old, new, is_compacted=is_compacted, is_copy=False)
 
 
 def test_an_empty_old_log_has_no_records_of_its_own() -> None:
-    assert not goes_aside(LOST_TOMBSTONES, place(0), place(5, (1, 0)), is_compacted=True)
+    new = place(5, (1, 0))
+    assert not goes_aside(LOST_TOMBSTONES, place(0), new, is_compacted=True, is_copy=True)
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_compacted", "is_copy", "expected"),
+    [
+        (Guard.MISSED_TOMBSTONES, True, True, False),
+        (Guard.MISSED_TOMBSTONES, True, False, True),
+        (Guard.MISSED_TOMBSTONES, False, True, True),
+        (Guard.RECORDS_GONE, True, True, True),
+        (None, True, True, True),
+    ],
+)
+def test_only_a_copy_that_is_cleaned_as_the_source_is_cannot_have_to_be_put_aside(
+    cause: Guard | None, is_compacted: bool, is_copy: bool, expected: bool
+) -> None:
+    assert may_go_aside(cause, is_compacted=is_compacted, is_copy=is_copy) is expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from protocol.wire.numbers import Offset
 from server.replication.findings import SourceAnswer
+from server.replication.mirror import JUDGE_EVERY_MS
 from server.replication.requests import Fetched
-from server.replication.state_table import MirrorState
+from server.replication.state_table import Event, MirrorState
 from tests.harness import mirror_world
 from tests.harness.log_builder import batch_of
 from tests.harness.mirror_world import MirrorWorld
+from tests.harness.rejoining_world import RejoiningWorld
 
 
 async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
@@ -47,6 +50,65 @@ async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert world.mirror.state is not MirrorState.CUTTING
     assert was_locked, "the thread still truncates"
+
+
+async def taken_by_an_old_primary(seed: int = 5) -> MirrorWorld:
+    """Returns a world whose mirror has led, but has no records of its own, and its first answer's."""
+    world = RejoiningWorld(seed)
+    assert not world.own
+    assert world.copy.log.log_end_offset > 0
+    assert not world.copy.log.is_copy
+    return world
+
+
+async def test_a_log_becomes_a_copy_with_the_first_answer_that_shows_it() -> None:
+    world = await taken_by_an_old_primary()
+
+    await world._fetch(is_lost=False)
+
+    assert world.copy.log.is_copy
+    world._restart_copy()
+    assert world.copy.log.is_copy
+
+
+async def test_a_full_disk_postpones_that_a_log_becomes_a_copy() -> None:
+    world = await taken_by_an_old_primary()
+    world.copy.fs.faults.fail("write", errno.ENOSPC, path="/0/manifest")
+
+    await world._fetch(is_lost=False)
+
+    assert not world.copy.log.is_copy
+    assert world.mirror.state is MirrorState.COPYING
+    world._pass_time(JUDGE_EVERY_MS)
+    await world._fetch(is_lost=False)
+    assert world.copy.log.is_copy
+
+
+async def test_a_promotion_waits_for_a_log_to_become_a_copy_before_it_ends_that() -> None:
+    """Otherwise the log of a broker that leads would pass for a copy."""
+    world = await taken_by_an_old_primary()
+    mirror, log, is_done = world.mirror, world.copy.log, asyncio.Event()
+    at_once = world.writer._disk
+
+    class Slow:
+        async def run(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs == {"is_copy": True}:
+                await is_done.wait()
+            return await at_once.run(work, *args, **kwargs)
+
+    disk: Any = Slow()
+    world.writer._disk = disk
+    copier = asyncio.create_task(world.writer.declare_copy(mirror, mirror.own))
+    await asyncio.sleep(0)
+    copier.cancel()
+    mirror.happened(Event.STOP)
+    promotion = asyncio.create_task(world.writer.finish(mirror))
+    await asyncio.sleep(0)
+    is_done.set()
+    await asyncio.gather(copier, promotion, return_exceptions=True)
+
+    assert promotion.exception() is None
+    assert not log.is_copy
 
 
 async def test_an_empty_answer_of_a_topic_that_is_not_compacted_is_no_gap(

@@ -42,6 +42,7 @@ MANIFESTS = st.builds(
     has_aborted_file=st.booleans(),
     has_unfinished_pass=st.booleans(),
     has_foreign_states=st.booleans(),
+    is_copy=st.booleans(),
     copy_id=st.none() | st.uuids().filter(lambda each: each.int != 0),
     segments=st.lists(ROWS, max_size=4).map(tuple),
 )
