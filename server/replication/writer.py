@@ -126,6 +126,9 @@ class MirrorWriter:
             mirror.happened(Event.CUT)
             return
         except StorageError as error:
+            if isinstance(error, NoSpace):
+                # Then it is checked once more after the pause, and not cut by this verdict.
+                mirror.happened(Event.CUT)
             self._failed(mirror, error)
             return
         mirror.cut_records += before - log.log_end_offset
@@ -271,7 +274,8 @@ class MirrorWriter:
         except NoSpace as error:
             if copy.log.offline_reason is not None:
                 raise
-            self._wait_for_room(mirror, error)
+            # The new copy is kept: a full disk has not changed it.
+            self._wait_for_room(mirror, f"the new copy is complete, but {error}")
             return
         mirror.swapped(copy)
         self._group_commit.abandon(log)
@@ -286,12 +290,6 @@ class MirrorWriter:
             old.end,
             text,
         )
-
-    def _wait_for_room(self, mirror: Mirror, error: NoSpace) -> None:
-        """Keep the new copy, which a full disk has not changed, until the next attempt."""
-        reason = f"the new copy is complete, and waits for room on the disk: {error}"
-        _log.warning("%s: %s", mirror.log.topic_partition, reason)
-        mirror.answered(Verdict(guard=Guard.ERROR, reason=reason))
 
     async def _drop_copy(self, mirror: Mirror) -> None:
         copy = mirror.left_over
@@ -398,5 +396,17 @@ class MirrorWriter:
             assert not isinstance(deleted, ErrorCode), "it is within the log"
 
     def _failed(self, mirror: Mirror, error: StorageError) -> None:
+        """Report a failure of the disk. A full one is waited for, except that it ends a resync, because
+        that takes room itself."""
+        is_full = isinstance(error, NoSpace) and mirror.log.offline_reason is None
+        if is_full and mirror.resync is None:
+            self._wait_for_room(mirror, str(error))
+            return
         _log.error("%s: cannot be mirrored: %s", mirror.log.topic_partition, error)
         mirror.happened(Event.DISK_FAILED, str(error))
+
+    def _wait_for_room(self, mirror: Mirror, reason: str) -> None:
+        """Let the mirror try again later what a full disk has refused."""
+        reason = f"it waits for room on the disk: {reason}"
+        _log.warning("%s: %s", mirror.log.topic_partition, reason)
+        mirror.answered(Verdict(guard=Guard.ERROR, reason=reason))

@@ -26,7 +26,7 @@ from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import MANIFEST, join, parse_segment_file
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN_OFFSET, Manifest, SegmentRow, encode
-from storage.log.log_service import LogService
+from storage.log.log_service import LogService, too_late_for_space
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import Rolled, SegmentList
@@ -342,24 +342,34 @@ class LogCommits:
 
     def _truncate(self, cut: Cut, start_offset: Offset) -> None:
         self._new_files.make()
-        with self._service.failing_with_the_disk():
+        with self._service.failing_with_the_disk(NoSpace):
             self.list_rolls()
             for segment in cut.kept[-1:]:
                 segment.files.sync()
             new = self._list.new_segment(cut.end_offset, self._list.active.created_ms)
-            gone = self._list.truncate((*cut.kept, new), start_offset, cut.end_offset)
+            self._commit_truncation(cut, new, start_offset)
+        with self._service.failing_with_the_disk(), too_late_for_space():
+            self._finish(cut, new, start_offset)
+
+    def _commit_truncation(self, cut: Cut, new: Segment, start_offset: Offset) -> None:
+        self._list.begin_change()
+        try:
             self.commit(
-                self._list.segments,
+                (*cut.kept, new),
                 rows=(*cut.rows, new.active_row()),
-                clean_offset=self._list.clean_offset,
+                log_start_offset=start_offset,
+                clean_offset=min(self._list.clean_offset, cut.end_offset),
                 has_unfinished_pass=self._has_unfinished_pass and bool(cut.kept),
                 truncate_to=cut.end_offset,
             )
-            self._finish(cut, gone, start_offset)
+        except NoSpace:
+            self._list.is_changing = False
+            new.files.remove()
+            raise
 
-    def _finish(self, cut: Cut, gone: Sequence[Segment], start_offset: Offset) -> None:
+    def _finish(self, cut: Cut, new: Segment, start_offset: Offset) -> None:
         """Carry out a truncation that the manifest describes, and then commit that it is done."""
-        for segment in gone:
+        for segment in self._list.truncate((*cut.kept, new), start_offset, cut.end_offset):
             segment.files.remove_at_once()
         self.remove_unlisted()
         self._states.forget_past(cut.end_offset)

@@ -457,6 +457,7 @@ class PartitionLog:
         Raises:
             ValueError: `offset` is below the log start offset.
             CutRefused: the cut would lose keys; nothing has changed.
+            NoSpace: the disk is full; nothing has changed.
             LogOffline: the log is out of service.
             StorageError: the disk failed; the log's directory is offline.
         """

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from storage.files.errors import LogOffline, NoSpace, StorageError
+from storage.files.errors import DiskError, LogOffline, NoSpace, StorageError
 from storage.segment.files import Background
 from storage.threads import any_thread
 
@@ -94,3 +94,12 @@ class LogService:
             _log.warning("%s: postponed until there is space: %s", self.name, error)
         except StorageError as error:
             self.fail(error)
+
+
+@contextmanager
+def too_late_for_space() -> Iterator[None]:
+    """Make a full disk a failed one: after its commit, an operation cannot be tried again."""
+    try:
+        yield
+    except NoSpace as error:
+        raise DiskError(error.action, error.path, error.errno, "after the commit") from error

@@ -16,11 +16,9 @@ reader that meets step 5 repeats its read (`storage/log/reader.py`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from storage.files.errors import DiskError, LinksRefused, NoSpace
+from storage.files.errors import LinksRefused, NoSpace
 from storage.files.files import FileSystem, remove_tree_durably
 from storage.files.paths import (
     LOG,
@@ -33,7 +31,7 @@ from storage.files.paths import (
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import encode
 from storage.log.commits import LogCommits
-from storage.log.log_service import LogService
+from storage.log.log_service import LogService, too_late_for_space
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList
 from storage.recovery.interrupted_replacement import finish_aside
@@ -97,7 +95,7 @@ class Replacement:
             copy.service.check_online()
             with log.service.failing_with_the_disk(NoSpace, LinksRefused):
                 segments = self._prepare(copy_id, puts_aside=puts_aside)
-            with log.service.failing_with_the_disk(), _too_late_for_space():
+            with log.service.failing_with_the_disk(), too_late_for_space():
                 return self._finish(segments)
 
     def _prepare(self, copy_id: uuid.UUID | None, *, puts_aside: bool) -> tuple[Segment, ...]:
@@ -174,7 +172,7 @@ class Replacement:
         assert active is not None
         rows = [each.row for each in self._staged]
         segments = (*(log.segments.segment_of(row) for row in rows), active)
-        log.segments.begin_replacement()
+        log.segments.begin_change()
         log.commits.commit(
             segments,
             rows=(*rows, active.active_row()),
@@ -208,12 +206,3 @@ class Replacement:
         log.commits.commit(segments)
         log.segments.is_changing = False
         return aside
-
-
-@contextmanager
-def _too_late_for_space() -> Iterator[None]:
-    """Make a full disk a failed one: after the commit, the caller cannot try again."""
-    try:
-        yield
-    except NoSpace as error:
-        raise DiskError(error.action, error.path, error.errno, "after the commit") from error

@@ -243,13 +243,11 @@ class SegmentList:
     ) -> list[Segment]:
         """Continue with other segments, of which all but the active one are synced.
 
-        Returns those that are no longer in the log. Sets `is_changing`.
+        Returns those that are no longer in the log.
         """
         with self.state_lock:
             gone = [segment for segment in self.segments if segment not in kept]
-            self.generation += 1
             self.truncations += 1
-            self.is_changing = True
             self.segments = kept
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
             self._offsets.truncate(start_offset, end_offset)
@@ -264,7 +262,7 @@ class SegmentList:
         """
         self._rolled = []
 
-    def begin_replacement(self) -> None:
+    def begin_change(self) -> None:
         """Make passes fail that were planned before, and those that are planned until the end."""
         with self.state_lock:
             self.generation += 1

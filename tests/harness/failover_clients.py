@@ -41,6 +41,11 @@ COMMON: dict[str, Any] = {
 }
 
 
+FAILURES = (KafkaException, SystemError)
+"""After a fatal error the library may call back while this error is already raised, and Python then
+raises SystemError: the callback has not run."""
+
+
 class Client:
     """A thread that takes one step after the other, and is made once more if one fails."""
 
@@ -87,13 +92,14 @@ class Client:
                         self._pause(0.005)
                 elif self.step():
                     self.steps += 1
-            except KafkaException as error:
+            except FAILURES as error:
                 self.troubles.append(str(error))
                 self._reopen()
-        self.close()
+        with suppress(*FAILURES):
+            self.close()
 
     def _reopen(self) -> None:
-        with suppress(KafkaException):
+        with suppress(*FAILURES):
             self.close()
         while not self._is_ending.is_set():
             try:

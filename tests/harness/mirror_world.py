@@ -123,13 +123,19 @@ class StartCounter:
 class MirrorWorld:
     """One source and one mirror."""
 
-    def __init__(self, seed: int, *, resyncs: bool = False, trims: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, resyncs: bool = False, trims: bool = False, fills: bool = False
+    ) -> None:
         """
         Args:
             trims: whether records are deleted at the source, also before they were copied.
+            fills: whether the mirror's disk is full now and then.
         """
         self.random = Random(seed)
         self.trims = trims
+        self.disk_filler = Random(seed) if fills else None
+        self.waits_for_room = 0
+        """How often the mirror has waited because its disk was full."""
         self.topic = replace(TOPIC, deletes=trims)
         self.operator = Random(seed) if resyncs else None
         """Decides about resyncs; None if there are none."""
@@ -388,9 +394,16 @@ class MirrorWorld:
             self.late = target, fetched
         if self.random.random() < 0.2:
             self._write()
+        self._fill_disk()
         await self.copier.take(mirror, target, fetched, self._source_epoch_end)
+        self.copy.fs.faults.heal()
+        self.waits_for_room += "waits for room" in mirror.reason
         if self.random.random() < 0.5:
             self._commit_slot(mirror)
+
+    def _fill_disk(self) -> None:
+        if self.disk_filler is not None and self.disk_filler.random() < 0.3:
+            self.copy.fs.faults.space = self.disk_filler.randrange(600)
 
     async def _tend(self, mirror: Mirror) -> None:
         """Do what a link does each second."""

@@ -25,6 +25,7 @@ from server.replication.state_table import FINAL, Action, Guard, MirrorState
 from server.replication.target import Target
 from server.replication.tombstones import TombstoneWatch
 from server.replication.writer import MirrorWriter
+from storage.files.errors import LogOffline
 from storage.log.commits import LogCommits
 from storage.log.log import PartitionLog
 from tests.harness.mirror_world import MirrorWorld, StartCounter
@@ -110,6 +111,24 @@ def test_a_mirror_of_a_topic_whose_records_are_deleted_ends_with_the_sources_sta
 
     if len(worlds) > 10:
         assert any(world.mirror.skipped_records for world in worlds)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_mirror_waits_while_its_disk_is_full(part: int) -> None:
+    worlds = []
+    for seed in range(FIRST + part, FIRST + SEEDS, PARTS):
+        world = MirrorWorld(seed, trims=True, fills=True)
+        try:
+            played(world, seed)
+        except (AssertionError, LogOffline):
+            # A cut that has freed its room, and then finds none, cannot be undone.
+            if "after the commit" not in (world.copy.log.offline_reason or ""):
+                raise
+        else:
+            assert world.mirror.state is not MirrorState.FAILED or world.mirror.cause is not None
+            worlds.append(world)
+    assert any(world.waits_for_room for world in worlds)
+    assert len(worlds) > 0.9 * SEEDS // PARTS
 
 
 @pytest.mark.parametrize("trims", [False, True])

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from storage.files.errors import DiskError, NoSpace
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
@@ -113,6 +115,33 @@ def test_each_truncation_raises_the_generation() -> None:
     assert log.generation == before + 2
     log.retire()
     assert log.generation == before + 3
+
+
+def test_full_disk_refuses_a_truncation_and_leaves_the_log_as_it_was() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    before, files = offsets(log), home.fs.list(log.directory)
+    for truncate in (log.truncate_to, log.truncate_fully_and_start_at):
+        home.fs.faults.fail("write", errno.ENOSPC, path="manifest")  # type: ignore[attr-defined]
+        with pytest.raises(NoSpace):
+            truncate(Offset(8))
+        assert (offsets(log), log.offline_reason, home.failures) == (before, None, [])
+        assert home.fs.list(log.directory) == files
+        assert log.cleaning_view().generation == log.generation, "passes may be planned again"
+    log.truncate_to(Offset(8))
+    assert offsets(log) == list(range(8))
+
+
+def test_full_disk_that_stops_a_truncation_in_its_middle_ends_the_log() -> None:
+    """It is certain, so the next start finishes it."""
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    home.fs.faults.fail("write", errno.ENOSPC, path="leader-epoch")  # type: ignore[attr-defined]
+    with pytest.raises(DiskError, match="after the commit"):
+        log.truncate_to(Offset(5))
+    assert len(home.failures) == 1
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0))).open()  # type: ignore[attr-defined]
+    assert offsets(left) == list(range(4))
 
 
 def test_source_that_a_reader_still_holds_never_comes_back() -> None:
