@@ -22,7 +22,9 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
@@ -88,7 +90,7 @@ class GroupCommit:
         self._idle: asyncio.Future[None] | None = None
         # Resolved at the end of the scheduled round.
         self._resting: list[asyncio.Future[None]] = []
-        self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
+        self._waiting: dict[PartitionLog, list[tuple[int, Callable[[bool], None]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
         """Advance the high watermark at once if no sync is required; schedule a round if one is due and
@@ -121,11 +123,15 @@ class GroupCommit:
         failure of the round, and could then wait for ever.
         """
         future: asyncio.Future[bool] = self._loop.create_future()
-        if log.high_watermark >= offset:
-            future.set_result(True)
-        else:
-            self._waiting.setdefault(log, []).append((offset, future))
+        self.when_durable(log, offset, partial(_resolve, future))
         return future
+
+    def when_durable(self, log: PartitionLog, offset: int, then: Callable[[bool], None]) -> None:
+        """Do the same with a call in place of the future; it may come at once. It raises nothing."""
+        if log.high_watermark >= offset:
+            then(True)
+        else:
+            self._waiting.setdefault(log, []).append((offset, then))
 
     async def rest(self, log: PartitionLog) -> None:
         """Sync everything in `log`, and wait until no round does so: a truncation or a swap must not
@@ -157,9 +163,8 @@ class GroupCommit:
 
     def abandon(self, log: PartitionLog) -> None:
         """Resolve the waiters of a deleted or offline log with False, and wake its fetches."""
-        for _, future in self._waiting.pop(log, ()):
-            if not future.done():
-                future.set_result(False)
+        for _, then in self._waiting.pop(log, ()):
+            then(False)
         self._fetch_waiters.wake(log)
 
     async def stop(self) -> None:
@@ -268,10 +273,15 @@ class GroupCommit:
         """Advance a log's high watermark, then resolve its waiters and wake its fetches."""
         log.advance_high_watermark(offset)
         waiting = self._waiting.pop(log, ())
-        for wanted, future in waiting:
-            if wanted <= offset and not future.done():
-                future.set_result(True)
-        rest = [(wanted, future) for wanted, future in waiting if wanted > offset]
+        rest = [(wanted, then) for wanted, then in waiting if wanted > offset]
         if rest:
             self._waiting[log] = rest
+        for wanted, then in waiting:
+            if wanted <= offset:
+                then(True)
         self._fetch_waiters.wake(log)
+
+
+def _resolve(future: asyncio.Future[bool], is_durable: bool) -> None:
+    if not future.done():
+        future.set_result(is_durable)

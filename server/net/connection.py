@@ -8,6 +8,8 @@ are in place, which for most requests is when their reply is ready. A Produce ha
 has appended; its reply waits for the disk, so `dispatch` returns an awaitable of it. Replies leave
 strictly in the order of their requests.
 
+A request that has only to append, and meets no earlier one, skips the queue (`Shared.shortcut`).
+
 Everything that a peer can make the broker hold is bounded: the size of a frame, requests in flight,
 bytes of all requests, unsent output. At a bound the connection stops reading; a frame that is too
 large closes it. Queued requests share the loop with those of other connections in slices
@@ -23,7 +25,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from functools import partial
+from typing import Any, Protocol, cast
 
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
@@ -33,7 +36,7 @@ from server.net.mute import Mute
 from server.net.outbox import Outbox
 from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part, SendQueue
-from server.net.shared import Shared
+from server.net.shared import Shared, Shortcut
 from server.net.tls_outbox import TlsOutbox
 from server.runtime.tasks import call_later, call_soon
 from server.runtime.turns import Pace
@@ -104,6 +107,10 @@ class Connection(asyncio.BufferedProtocol):
         self._arrival: asyncio.Future[None] | None = None
         self._parked: Parked | None = None
         self._serve_task: asyncio.Task[None] | None = None
+        self._replies: Replies | None = None
+        # Answers of the shortcut that wait for the disk, and what the end of the last one resolves.
+        self._undurable = 0
+        self._all_durable: asyncio.Future[None] | None = None
         self._reply_tasks: set[asyncio.Task[None]] = set()
         self.is_lost = False
         """The connection is gone or being aborted; no reply can be sent."""
@@ -141,6 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.connections.add(self)
         self._shared.probe.connection_opened(self.endpoint.name)
         replies = Replies(self._outbox, self._shared.answers, self._answered, loop=self._loop)
+        self._replies = replies
         self._serve_task = self._loop.create_task(self._serve(self._outbox, replies))
         self._shared.newcomers[self] = None
         if self._shared.rates is not None and self._shared.rates.are_bound:
@@ -197,8 +205,12 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         try:
             self._frames.buffer_updated(nbytes)
-            while (frame := self._frames.next_frame()) is not None:
+            frame = self._frames.next_frame()
+            if frame is not None and self._shared.shortcut is not None and self._is_free:
+                frame = self._take_shortcut(frame, self._shared.shortcut)
+            while frame is not None:
                 self._queue_request(frame)
+                frame = self._frames.next_frame()
         except ProtocolError as error:
             self.refuse(error)
         self._count_memory()
@@ -307,14 +319,62 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def _queue_request(self, frame: bytearray) -> None:
+    @property
+    def _is_free(self) -> bool:
+        """Whether no request runs or is queued, and nothing keeps the next one from starting."""
+        return (
+            self._arrival is not None
+            and not self._arrival.done()
+            and not self._mute.is_on
+            and not self.is_ending
+            and self._outbox is not None
+            and not self._outbox.pending_bytes
+        )
+
+    def _take_shortcut(self, frame: bytearray, shortcut: Shortcut[Any]) -> bytearray | None:
+        """Run the requests that need no queue, within one slice of the loop. Returns the first other
+        one; None if there is none."""
+        replies, waits, following = self._replies, False, cast("bytearray | None", frame)
+        assert replies is not None
+        self._pace.begin()
+        while following is not None and not self._pace.is_over:
+            done = shortcut.append(following, self)
+            if done is None:
+                break
+            answer = self._count_request(following)
+            replies.expect(answer)
+            parts = shortcut.answer_of(done)
+            if parts is not None:
+                replies.fill(answer, [parts])
+            else:
+                waits = True
+                self._undurable += 1
+                shortcut.when_durable(done, partial(self._fill_later, answer, replies))
+            following = self._frames.next_frame()
+        if waits:
+            shortcut.start_round()
+        replies.send_ready()
+        return following
+
+    def _fill_later(self, answer: Answer, replies: Replies, parts: Part) -> None:
+        self._undurable -= 1
+        replies.fill(answer, [parts])
+        replies.send_soon()  # The same sync may complete more replies in this turn of the loop.
+        if self._all_durable is not None and not self._undurable:
+            self._all_durable.set_result(None)
+
+    def _count_request(self, frame: bytearray) -> Answer:
+        """Count a request that is received and not answered. Returns its place among the answers."""
         answer = Answer(request_memory_bytes(frame))
-        self._requests.append((frame, answer))
         if self._is_new:
             self._is_new = False
             self._shared.newcomers.pop(self, None)
         self._in_flight += 1
         self._in_flight_bytes += answer.request_bytes
+        return answer
+
+    def _queue_request(self, frame: bytearray) -> None:
+        self._requests.append((frame, self._count_request(frame)))
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -336,6 +396,11 @@ class Connection(asyncio.BufferedProtocol):
                 await self._pace.rest()
         if self._reply_tasks:
             await asyncio.wait(self._reply_tasks)
+        if self._undurable:
+            self._all_durable = self._loop.create_future()
+            await self._all_durable
+        # Not at the end of this turn of the loop: that would be too late for the last ones.
+        replies.send_ready()
         await outbox.drained()
         replies.close()
         if self._transport is not None and not self.is_lost:
@@ -343,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         # Like the replies, both refer back to this connection. Without the cycles its memory is freed at
         # once, not at the next garbage collection.
-        self._serve_task = self._transport = None
+        self._serve_task = self._transport = self._replies = None
 
     async def _wait_for_request(self) -> bool:
         """Wait until a request is queued. Returns False once the connection is ending."""

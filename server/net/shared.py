@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metrics.server_probe import ServerProbe
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
@@ -35,6 +35,26 @@ class Dispatch(Protocol):
         """Returns the reply; raises ProtocolError to close the connection without one."""
 
 
+D = TypeVar("D")
+
+
+class Shortcut(Protocol[D]):
+    """Runs some requests in the callback that received them: `server/produce_shortcut.py`."""
+
+    def append(self, frame: bytearray, connection: Connection) -> D | None:
+        """Run a request whose effect is an append. Returns None if it must be queued instead; then
+        nothing has happened."""
+
+    def answer_of(self, done: D) -> bytearray | None:
+        """Returns the answer; None if it has to wait for the disk."""
+
+    def when_durable(self, done: D, then: Callable[[bytes | bytearray], None]) -> None:
+        """Call `then` with the answer once it is known; it may come at once."""
+
+    def start_round(self) -> None:
+        """Let the disk begin, because answers wait for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """The objects and settings that all connections of a broker share."""
@@ -55,5 +75,6 @@ class Shared:
     outbox_bytes_max: int = OUTBOX_BYTES_MAX
     rates: ConnectionRates | None = None
     """How fast connections may be created; None: no bound."""
+    shortcut: Shortcut[Any] | None = None
     newcomers: dict[Connection, None] = field(default_factory=dict)
     """The connections that have not sent a whole request, in the order in which they came."""

@@ -8,13 +8,14 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from metrics.server_probe import ServerProbe
 from server.config.listeners.addresses import Address, Listener
 from server.net.connection import Connection
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.listener import Listeners, SocketOptions
-from server.net.shared import Reply, Shared
+from server.net.shared import Reply, Shared, Shortcut
 from server.net.sparing_log import SparingLog
 from server.runtime.clock import SystemClock
 from server.runtime.cold_reads import ColdReads
@@ -65,6 +66,7 @@ async def serving(
     connections_max: int = 100,
     connections_per_ip_max: int = 100,
     idle_ms: int = 0,
+    shortcut: Shortcut[Any] | None = None,
 ) -> AsyncIterator[Server]:
     probe = ServerProbe()
     shared = Shared(
@@ -82,6 +84,7 @@ async def serving(
         frame_bytes_max=frame_bytes_max,
         in_flight_requests_max=in_flight_requests_max,
         outbox_bytes_max=outbox_bytes_max,
+        shortcut=shortcut,
     )
     listeners = Listeners(shared, idle_ms=idle_ms, options=SocketOptions())
     address = Address(name="PLAINTEXT", host="127.0.0.1", port=0)

@@ -50,7 +50,7 @@ async def test_connections_do_not_wait_for_more_to_send() -> None:
 
 @pytest.mark.parametrize("limit", ["connections_max", "connections_per_ip_max"])
 async def test_connections_beyond_a_limit_are_closed_and_counted(limit: str) -> None:
-    async with serving(echo, **{limit: 2}) as server:
+    async with serving(echo, **{limit: 2}) as server:  # type: ignore[arg-type]
         first, second = await server.connect(), await server.connect()
         await until(lambda: server.counts == (2, 0, 0))
 

@@ -1,0 +1,249 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True, embedsignature=False
+"""The Produce requests and batches that almost all producers send. `plain_produce.pyi` is the contract."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+
+from protocol.records.record_format cimport (
+    BATCH_HEADER_SIZE,
+    BATCH_OK,
+    RECORD_OK,
+    batch_crc,
+    batch_header,
+    load_int16,
+    load_int32,
+    read_batch_header,
+    read_record,
+    record_view,
+)
+
+cdef enum:
+    VERSION_MIN = 5  # Earlier answers are shorter.
+    FLEXIBLE_SINCE = 9
+    IDS_SINCE = 13
+    VERSION_MAX = 13
+    ID_BYTES = 16
+    HEADER_FIXED_BYTES = 8  # API key, version, correlation id.
+    ACKS_LEADER = 1
+    ACKS_ALL = -1
+    NO_TIMESTAMP = -1
+
+
+cdef class PlainProduce:
+    cdef readonly:
+        int16_t api_version
+        int32_t correlation_id
+        int16_t acks
+        bytes topic
+        int32_t partition
+        Py_ssize_t records_start
+        Py_ssize_t records_end
+
+
+# The part of a frame that was not read yet. Every read below checks that it holds the bytes.
+cdef struct span:
+    const uint8_t *at
+    const uint8_t *end
+
+
+cdef inline bint skip(span *rest, int64_t size) noexcept nogil:
+    if size < 0 or size > rest.end - rest.at:
+        return False
+    rest.at += size
+    return True
+
+
+cdef inline bint read_int16(span *rest, int16_t *out) noexcept nogil:
+    if rest.end - rest.at < 2:
+        return False
+    out[0] = load_int16(rest.at)
+    rest.at += 2
+    return True
+
+
+cdef inline bint read_int32(span *rest, int32_t *out) noexcept nogil:
+    if rest.end - rest.at < 4:
+        return False
+    out[0] = load_int32(rest.at)
+    rest.at += 4
+    return True
+
+
+cdef inline bint read_unsigned(span *rest, int64_t *out) noexcept nogil:
+    """Read a varint of up to four bytes; a longer one is not plain."""
+    cdef int shift = 0
+    cdef uint8_t byte
+    out[0] = 0
+    while rest.at < rest.end and shift < 28:
+        byte = rest.at[0]
+        rest.at += 1
+        out[0] |= <int64_t> (byte & 0x7F) << shift
+        if byte < 0x80:
+            return True
+        shift += 7
+    return False
+
+
+cdef inline bint read_size(span *rest, bint flexible, bint is_short, int64_t *out) noexcept nogil:
+    """Read the size of an array, a string (`is_short`) or bytes; -1 is null."""
+    cdef int16_t short_size
+    cdef int32_t size
+    if flexible:
+        if not read_unsigned(rest, out):
+            return False
+        out[0] -= 1
+        return True
+    if is_short:
+        if not read_int16(rest, &short_size):
+            return False
+        out[0] = short_size
+        return True
+    if not read_int32(rest, &size):
+        return False
+    out[0] = size
+    return True
+
+
+cdef inline bint is_one(span *rest, bint flexible) noexcept nogil:
+    """Read the size of an array. Returns whether it has one element."""
+    cdef int64_t size
+    return read_size(rest, flexible, False, &size) and size == 1
+
+
+cdef inline bint has_no_tags(span *rest) noexcept nogil:
+    if rest.at == rest.end or rest.at[0] != 0:
+        return False
+    rest.at += 1
+    return True
+
+
+def read_plain_produce(const uint8_t[::1] frame not None):
+    cdef span rest
+    cdef int16_t api_key, version, client_id_size, acks
+    cdef int32_t correlation_id, timeout_ms, partition
+    cdef int64_t size
+    cdef const uint8_t *topic
+    cdef const uint8_t *start
+    cdef bint flexible
+    cdef PlainProduce found
+    if frame.shape[0] < HEADER_FIXED_BYTES:
+        return None
+    start = &frame[0]
+    rest.at = start
+    rest.end = start + frame.shape[0]
+    read_int16(&rest, &api_key)
+    read_int16(&rest, &version)
+    read_int32(&rest, &correlation_id)
+    if api_key != 0 or version < VERSION_MIN or version > VERSION_MAX:
+        return None
+    flexible = version >= FLEXIBLE_SINCE
+    if not read_int16(&rest, &client_id_size) or client_id_size < -1:
+        return None
+    if client_id_size > 0 and not skip(&rest, client_id_size):
+        return None
+    if flexible and not has_no_tags(&rest):
+        return None
+    # The transactional id.
+    if not read_size(&rest, flexible, True, &size) or size != -1:
+        return None
+    if not read_int16(&rest, &acks) or (acks != ACKS_LEADER and acks != ACKS_ALL):
+        return None
+    if not read_int32(&rest, &timeout_ms) or not is_one(&rest, flexible):
+        return None
+    if version >= IDS_SINCE:
+        size = ID_BYTES
+    elif not read_size(&rest, flexible, True, &size):
+        return None
+    topic = rest.at
+    if size < 1 or not skip(&rest, size):
+        return None
+    if not is_one(&rest, flexible) or not read_int32(&rest, &partition):
+        return None
+    found = PlainProduce.__new__(PlainProduce)
+    found.topic = PyBytes_FromStringAndSize(<const char *> topic, size)
+    if not read_size(&rest, flexible, False, &size) or size < 1:
+        return None
+    found.records_start = rest.at - start
+    if not skip(&rest, size):
+        return None
+    found.records_end = rest.at - start
+    # The tags of the partition, the topic and the request follow.
+    if rest.end - rest.at != (3 if flexible else 0):
+        return None
+    while flexible and rest.at < rest.end:
+        if not has_no_tags(&rest):
+            return None
+    found.api_version = version
+    found.correlation_id = correlation_id
+    found.acks = acks
+    found.partition = partition
+    return found
+
+
+cdef bint are_plain(
+    const batch_header *header,
+    const uint8_t *at,
+    const uint8_t *end,
+    bint keyed,
+    int64_t timestamp_from,
+    int64_t timestamp_to,
+) noexcept nogil:
+    """Returns whether the records are whole, dense, keyed and timely, and the youngest is the header's."""
+    cdef record_view record
+    cdef int64_t index = 0
+    cdef int64_t timestamp
+    cdef int64_t youngest = NO_TIMESTAMP
+    while at < end:
+        if index == header.record_count or read_record(&at, end, &record) != RECORD_OK:
+            return False
+        if record.offset_delta != index or (keyed and record.key_size < 0):
+            return False
+        # Unsigned, because clients' bytes may overflow; it wraps as in Java.
+        timestamp = <int64_t> (<uint64_t> header.base_timestamp + <uint64_t> record.timestamp_delta)
+        if timestamp != NO_TIMESTAMP and (timestamp < timestamp_from or timestamp > timestamp_to):
+            return False
+        if index == 0 or timestamp > youngest:
+            youngest = timestamp
+        index += 1
+    return index == header.record_count and youngest == header.max_timestamp
+
+
+def check_plain_batch(
+    const uint8_t[::1] batch not None,
+    *,
+    bint keyed,
+    int64_t timestamp_from,
+    int64_t timestamp_to,
+):
+    cdef batch_header header
+    cdef const uint8_t *start
+    cdef const uint8_t *end
+    if batch.shape[0] <= BATCH_HEADER_SIZE:
+        return None
+    start = &batch[0]
+    end = start + batch.shape[0]
+    if read_batch_header(start, end, &header) != BATCH_OK or header.size != batch.shape[0]:
+        return None
+    if header.attributes != 0 or header.crc != batch_crc(start, header.size):
+        return None
+    if header.record_count < 1 or header.last_offset - header.base_offset + 1 != header.record_count:
+        return None
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        return None
+    if not are_plain(&header, start + BATCH_HEADER_SIZE, end, keyed, timestamp_from, timestamp_to):
+        return None
+    return {
+        "size_bytes": header.size,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "leader_epoch": header.leader_epoch,
+        "crc": header.crc,
+        "attributes": header.attributes,
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "record_count": header.record_count,
+    }

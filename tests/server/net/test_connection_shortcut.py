@@ -1,0 +1,128 @@
+"""Requests that skip the queue of a connection, with a stand-in for what runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from server.net.connection import Connection
+from server.net.shared import Reply
+from server.runtime import turns
+from tests.harness.connection_server import echo, framed, serving, until
+
+
+class Steered:
+    """Takes requests that begin with `!`, answers those with `!now` at once, and the others when a test
+    says so."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.waiting: list[tuple[bytes, Callable[[bytes | bytearray], None]]] = []
+        self.rounds = 0
+
+    def append(self, frame: bytearray, connection: Connection) -> bytes | None:
+        if not frame.startswith(b"!"):
+            return None
+        self.taken.append(bytes(frame))
+        return bytes(frame)
+
+    def answer_of(self, done: bytes) -> bytearray | None:
+        return bytearray(framed(done)) if done.startswith(b"!now") else None
+
+    def when_durable(self, done: bytes, then: Callable[[bytes | bytearray], None]) -> None:
+        self.waiting.append((done, then))
+
+    def start_round(self) -> None:
+        self.rounds += 1
+
+    def end_round(self) -> None:
+        """Answer what waits."""
+        waiting, self.waiting = self.waiting, []
+        for done, then in waiting:
+            then(framed(done))
+
+
+async def test_answers_leave_in_the_order_of_their_requests() -> None:
+    steered = Steered()
+    sent = [b"!now 1", b"!wait 2", b"!now 3", b"queued 4", b"!now 5"]
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(b"".join(map(framed, sent)))
+        assert await client.receive_frame() == b"!now 1"
+        await until(lambda: len(steered.waiting) == 1)
+        steered.end_round()
+        assert [await client.receive_frame() for _ in sent[1:]] == sent[1:]
+    assert steered.taken == sent[:3], "the last one is behind one that is queued"
+    assert steered.rounds == 1
+
+
+async def test_a_request_does_not_overtake_one_that_runs() -> None:
+    steered, gate = Steered(), asyncio.Event()
+    begun: list[bytes] = []
+
+    async def handle(frame: bytearray, _: Connection) -> Reply:
+        begun.append(bytes(frame))
+        await gate.wait()
+        return [framed(bytes(frame))]
+
+    async with serving(handle, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"slow"))
+        await until(lambda: begun == [b"slow"])
+        client.send_bytes(framed(b"!now"))
+        gate.set()
+        assert await client.receive_frame() == b"slow"
+        assert await client.receive_frame() == b"!now"
+    assert steered.taken == []
+
+
+async def test_what_does_not_fit_into_a_slice_of_the_loop_is_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steered = Steered()
+    monkeypatch.setattr(turns, "SLICE_SECONDS", -1.0)
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"!now 1") + framed(b"!now 2"))
+        assert [await client.receive_frame() for _ in range(2)] == [b"!now 1", b"!now 2"]
+    assert steered.taken == []
+
+
+async def test_a_stop_waits_for_answers_that_wait_for_the_disk() -> None:
+    steered = Steered()
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"!wait"))
+        await until(lambda: len(steered.waiting) == 1)
+        (connection,) = server.shared.connections
+        stopping = asyncio.create_task(connection.stop())
+        await asyncio.sleep(0)
+        steered.end_round()
+        await stopping
+        assert await client.receive_frame() == b"!wait"
+        assert await client.is_closed()
+
+
+async def test_a_lost_connection_is_freed_once_its_answers_are_known() -> None:
+    steered = Steered()
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"!wait") + framed(b"!now"))
+        await until(lambda: len(steered.taken) == 2)
+        (connection,) = server.shared.connections
+        seen = weakref.ref(connection)
+        del connection
+        client.abort()
+        await until(lambda: not server.shared.connections)
+        gc.disable()
+        try:
+            steered.end_round()
+            await until(lambda: seen() is None)
+        finally:
+            gc.enable()
+        assert server.shared.memory.held_bytes == 0
+        assert server.shared.answers.held_bytes == 0
