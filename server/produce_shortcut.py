@@ -36,6 +36,7 @@ from server.topics.topic import Topic
 from storage.batches.validate import Refused, ValidBatch
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
+from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
 
@@ -80,9 +81,32 @@ class _Template:
     config: LogConfig | None = None
     """The configuration from which the next two follow."""
     is_usual: bool = False
-    """Whether the topic's batches are stored as they come, with the producers' times."""
+    """Whether the topic stores batches as they come, with the producers' times."""
     keyed: bool = False
     """Whether its records need keys."""
+
+    def follow(self, config: LogConfig) -> None:
+        """Take the topic's configuration, which seldom changes."""
+        if self.config is config:
+            return
+        self.config, self.keyed = config, config.is_compacted
+        stored = config.stored_codec
+        self.is_usual = not (
+            config.is_mirror
+            or config.is_log_append_time
+            or (stored is not None and stored.codec is not Codec.NONE)
+            or config.min_insync_replicas > 1
+        )
+
+    def answer_to(
+        self, request: PlainProduce, base_offset: int, log_start_offset: int
+    ) -> bytearray:
+        """Returns the answer to a request whose batch was appended."""
+        answer = bytearray(self.answer)
+        CORRELATION_ID.pack_into(answer, CORRELATION_ID_AT, request.correlation_id)
+        numbers = request.partition, ErrorCode.NONE, base_offset, -1, log_start_offset
+        PARTITION.pack_into(answer, self.partition_at, *numbers)
+        return answer
 
 
 @loop_thread
@@ -101,52 +125,27 @@ class ProduceShortcut:
 
         The caller owns the frame, and no earlier request of the connection is running or waiting.
         """
-        broker = self._broker
-        if (
-            connection.sasl is not None
-            or broker.authorizer is not None
-            or broker.fence is not None
-            or broker.quotas.are_set
-        ):
+        if connection.sasl is not None or len(frame) > FRAME_BYTES_MAX or self._has_rules:
             return None
         start_s = time.perf_counter()
         request = read_plain_produce(frame)
-        if request is None:
+        template = None if request is None else self._template(request)
+        if request is None or template is None:
             return None
-        template = self._template(request)
-        if template is None:
-            return None
-        log = self._log(request, template)
-        if log is None or not self._is_usual(template, log.config, request):
+        log = self._usual_log(request, template)
+        if log is None:
             return None
         view = memoryview(frame)[request.records_start : request.records_end]
-        now_ms = broker.clock.now_ms()
+        now_ms = self._broker.clock.now_ms()
         batch = _checked(view, template, log.config, now_ms)
-        if batch is None:
-            return None
-        try:
-            appended = log.appender.append_as_leader(batch, now_ms=now_ms)
-        except StorageError:
-            return (
-                None  # Nothing of it is in the log. The ordinary path tries again, and reports it.
-            )
-        if isinstance(appended, Refused):
+        appended = None if batch is None else _appended(log, batch, now_ms)
+        if batch is None or appended is None:
             return None
         if not appended.duplicate:
-            broker.group_commit.appended(log)
+            self._broker.group_commit.appended(log)
             header = batch.header
-            broker.probe.batch_appended(template.name, header.record_count, header.size_bytes)
-        answer = bytearray(template.answer)
-        CORRELATION_ID.pack_into(answer, CORRELATION_ID_AT, request.correlation_id)
-        PARTITION.pack_into(
-            answer,
-            template.partition_at,
-            request.partition,
-            ErrorCode.NONE,
-            appended.base_offset,
-            -1,
-            log.log_start_offset,
-        )
+            self._broker.probe.batch_appended(template.name, header.record_count, header.size_bytes)
+        answer = template.answer_to(request, appended.base_offset, log.log_start_offset)
         return Done(answer, start_s, request, log, appended.next_offset)
 
     def answer_of(self, done: Done) -> bytearray | None:
@@ -175,8 +174,15 @@ class ProduceShortcut:
 
     # ---------------------------------------------------------------- what is usual
 
-    def _log(self, request: PlainProduce, template: _Template) -> PartitionLog | None:
-        """Returns the log of a plain request's partition; None if it cannot take the batch at once."""
+    @property
+    def _has_rules(self) -> bool:
+        """Whether requests need more than an append: a permission, a quota, or a refusal."""
+        broker = self._broker
+        return broker.authorizer is not None or broker.fence is not None or broker.quotas.are_set
+
+    def _usual_log(self, request: PlainProduce, template: _Template) -> PartitionLog | None:
+        """Returns the log of a plain request's partition; None if it cannot take the batch at once, or
+        changes batches."""
         topics = self._broker.topics
         topic: Topic | None
         if request.api_version >= IDS_SINCE:
@@ -189,19 +195,8 @@ class ProduceShortcut:
         if isinstance(log, ErrorCode) or not log.new_files.are_made:
             return None
         template.name = topic.name
-        return log
-
-    def _is_usual(self, template: _Template, config: LogConfig, request: PlainProduce) -> bool:
-        if template.config is not config:
-            template.config = config
-            template.keyed = config.is_compacted
-            template.is_usual = not (
-                config.is_mirror
-                or config.is_log_append_time
-                or (config.stored_codec is not None and config.stored_codec.codec is not Codec.NONE)
-                or config.min_insync_replicas > 1
-            )
-        return template.is_usual
+        template.follow(log.config)
+        return log if template.is_usual else None
 
     # ---------------------------------------------------------------- answers
 
@@ -246,6 +241,16 @@ def _checked(
         timestamp_to=min(TIMESTAMP_MAX, now_ms + config.message_timestamp_after_max_ms),
     )
     return None if found is None else ValidBatch(BatchHeader(**found), view)
+
+
+def _appended(log: PartitionLog, batch: ValidBatch, now_ms: int) -> Appended | None:
+    """Returns None if the log refuses the batch or its disk fails: then nothing of it is in the log, and
+    the ordinary path tries again, and reports it."""
+    try:
+        appended = log.appender.append_as_leader(batch, now_ms=now_ms)
+    except StorageError:
+        return None
+    return None if isinstance(appended, Refused) else appended
 
 
 def _made_template(request: PlainProduce) -> _Template:

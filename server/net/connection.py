@@ -25,8 +25,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
@@ -36,7 +35,8 @@ from server.net.mute import Mute
 from server.net.outbox import Outbox
 from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part, SendQueue
-from server.net.shared import Shared, Shortcut
+from server.net.shared import Shared
+from server.net.shortcuts import Shortcuts
 from server.net.tls_outbox import TlsOutbox
 from server.runtime.tasks import call_later, call_soon
 from server.runtime.turns import Pace
@@ -107,10 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._arrival: asyncio.Future[None] | None = None
         self._parked: Parked | None = None
         self._serve_task: asyncio.Task[None] | None = None
-        self._replies: Replies | None = None
-        # Answers of the shortcut that wait for the disk, and what the end of the last one resolves.
-        self._undurable = 0
-        self._all_durable: asyncio.Future[None] | None = None
+        self._shortcuts: Shortcuts | None = None
         self._reply_tasks: set[asyncio.Task[None]] = set()
         self.is_lost = False
         """The connection is gone or being aborted; no reply can be sent."""
@@ -148,7 +145,10 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.connections.add(self)
         self._shared.probe.connection_opened(self.endpoint.name)
         replies = Replies(self._outbox, self._shared.answers, self._answered, loop=self._loop)
-        self._replies = replies
+        if self._shared.shortcut is not None:
+            self._shortcuts = Shortcuts(
+                self._shared.shortcut, self, self._frames, replies, self._pace, loop=self._loop
+            )
         self._serve_task = self._loop.create_task(self._serve(self._outbox, replies))
         self._shared.newcomers[self] = None
         if self._shared.rates is not None and self._shared.rates.are_bound:
@@ -206,8 +206,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._frames.buffer_updated(nbytes)
             frame = self._frames.next_frame()
-            if frame is not None and self._shared.shortcut is not None and self._is_free:
-                frame = self._take_shortcut(frame, self._shared.shortcut)
+            if frame is not None and self._shortcuts is not None and self._is_free:
+                frame = self._shortcuts.take(frame)
             while frame is not None:
                 self._queue_request(frame)
                 frame = self._frames.next_frame()
@@ -331,39 +331,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._outbox.pending_bytes
         )
 
-    def _take_shortcut(self, frame: bytearray, shortcut: Shortcut[Any]) -> bytearray | None:
-        """Run the requests that need no queue, within one slice of the loop. Returns the first other
-        one; None if there is none."""
-        replies, waits, following = self._replies, False, cast("bytearray | None", frame)
-        assert replies is not None
-        self._pace.begin()
-        while following is not None and not self._pace.is_over:
-            done = shortcut.append(following, self)
-            if done is None:
-                break
-            answer = self._count_request(following)
-            replies.expect(answer)
-            parts = shortcut.answer_of(done)
-            if parts is not None:
-                replies.fill(answer, [parts])
-            else:
-                waits = True
-                self._undurable += 1
-                shortcut.when_durable(done, partial(self._fill_later, answer, replies))
-            following = self._frames.next_frame()
-        if waits:
-            shortcut.start_round()
-        replies.send_ready()
-        return following
-
-    def _fill_later(self, answer: Answer, replies: Replies, parts: Part) -> None:
-        self._undurable -= 1
-        replies.fill(answer, [parts])
-        replies.send_soon()  # The same sync may complete more replies in this turn of the loop.
-        if self._all_durable is not None and not self._undurable:
-            self._all_durable.set_result(None)
-
-    def _count_request(self, frame: bytearray) -> Answer:
+    def count_request(self, frame: bytearray) -> Answer:
         """Count a request that is received and not answered. Returns its place among the answers."""
         answer = Answer(request_memory_bytes(frame))
         if self._is_new:
@@ -374,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def _queue_request(self, frame: bytearray) -> None:
-        self._requests.append((frame, self._count_request(frame)))
+        self._requests.append((frame, self.count_request(frame)))
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -396,11 +364,8 @@ class Connection(asyncio.BufferedProtocol):
                 await self._pace.rest()
         if self._reply_tasks:
             await asyncio.wait(self._reply_tasks)
-        if self._undurable:
-            self._all_durable = self._loop.create_future()
-            await self._all_durable
-        # Not at the end of this turn of the loop: that would be too late for the last ones.
-        replies.send_ready()
+        if self._shortcuts is not None:
+            await self._shortcuts.end()
         await outbox.drained()
         replies.close()
         if self._transport is not None and not self.is_lost:
@@ -408,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         # Like the replies, both refer back to this connection. Without the cycles its memory is freed at
         # once, not at the next garbage collection.
-        self._serve_task = self._transport = self._replies = None
+        self._serve_task = self._transport = self._shortcuts = None
 
     async def _wait_for_request(self) -> bool:
         """Wait until a request is queued. Returns False once the connection is ending."""
