@@ -73,7 +73,17 @@ TWO_PARTITIONS = TopicProduceData(
         {"topic_data": (replace(TWO_PARTITIONS, partition_data=()),)},
         {"topic_data": request_of().topic_data * 2},
     ],
-    ids=str,
+    ids=[
+        "acks=0",
+        "acks=2",
+        "transaction",
+        "null records",
+        "no records",
+        "no topic",
+        "two partitions",
+        "no partition",
+        "two topics",
+    ],
 )
 @pytest.mark.parametrize("version", range(5, 14))
 def test_any_other_request_is_not_plain(version: int, changed: dict[str, Any]) -> None:
