@@ -3,8 +3,8 @@ beside it.
 
     python -m tests.protocol.fuzz.feed_produce <plain_produce.so> <seed> <runs>
 
-A run cuts and changes a few bytes of a plain request, and reads it and its batch. Prints how often each was
-plain, as JSON.
+A run cuts and changes a few bytes of a plain request, and reads it and its batch. Prints how often
+each was plain, as JSON.
 """
 
 from __future__ import annotations
