@@ -25,6 +25,9 @@ from protocol.wire.schema import (
     wire_class,
 )
 
+IDS_SINCE = 13
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
 
 @wire_class
 class PartitionProduceData:

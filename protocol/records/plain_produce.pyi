@@ -1,9 +1,10 @@
-"""The Produce requests and batches that almost all producers send, read by compiled code.
+"""The simplest Produce requests and batches, which are most of the small ones, read by compiled code.
 
 A request is *plain* if its version is at least 5 and it has one batch for one partition, acks=1 or
-acks=all, no transactional id and no tagged field. A batch is plain if it is valid, not compressed, of no
-transaction, and needs no change before it is appended. What is not plain may be valid all the same:
-`protocol/wire/request.py` and `storage/batches/validate.py` are the specification, and read it.
+acks=all, an ASCII client id, no transactional id and no tagged field. A batch is plain if it is valid,
+not compressed, of no transaction, and needs no change before it is appended. What is not plain may be
+valid all the same: `protocol/wire/request.py` and `storage/batches/validate.py` are the specification,
+and read it.
 """
 
 from typing import Any

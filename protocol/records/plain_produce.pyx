@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=False
-"""The Produce requests and batches that almost all producers send. `plain_produce.pyi` is the contract."""
+"""The simplest Produce requests and batches. `plain_produce.pyi` is the contract."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -52,6 +52,18 @@ cdef inline bint skip(span *rest, int64_t size) noexcept nogil:
         return False
     rest.at += size
     return True
+
+
+cdef inline bint skip_ascii(span *rest, int64_t size) noexcept nogil:
+    """Skip a string. Returns False if it does not fit, or may not be UTF-8."""
+    cdef uint8_t all_bits = 0
+    cdef int64_t index
+    if size > rest.end - rest.at:
+        return False
+    for index in range(size):
+        all_bits |= rest.at[index]
+    rest.at += size
+    return all_bits < 0x80
 
 
 cdef inline bint read_int16(span *rest, int16_t *out) noexcept nogil:
@@ -140,7 +152,7 @@ def read_plain_produce(const uint8_t[::1] frame not None):
     flexible = version >= FLEXIBLE_SINCE
     if not read_int16(&rest, &client_id_size) or client_id_size < -1:
         return None
-    if client_id_size > 0 and not skip(&rest, client_id_size):
+    if client_id_size > 0 and not skip_ascii(&rest, client_id_size):
         return None
     if flexible and not has_no_tags(&rest):
         return None

@@ -127,7 +127,7 @@ class GroupCommit:
         return future
 
     def when_durable(self, log: PartitionLog, offset: int, then: Callable[[bool], None]) -> None:
-        """Do the same with a call in place of the future; it may come at once. It raises nothing."""
+        """Call `then` with the result of the future of `durable`, perhaps at once."""
         if log.high_watermark >= offset:
             then(True)
         else:
@@ -164,7 +164,7 @@ class GroupCommit:
     def abandon(self, log: PartitionLog) -> None:
         """Resolve the waiters of a deleted or offline log with False, and wake its fetches."""
         for _, then in self._waiting.pop(log, ()):
-            then(False)
+            _call(then, False)
         self._fetch_waiters.wake(log)
 
     async def stop(self) -> None:
@@ -278,8 +278,16 @@ class GroupCommit:
             self._waiting[log] = rest
         for wanted, then in waiting:
             if wanted <= offset:
-                then(True)
+                _call(then, True)
         self._fetch_waiters.wake(log)
+
+
+def _call(then: Callable[[bool], None], is_durable: bool) -> None:
+    """Tell one waiter; the others must hear of it also if this one fails."""
+    try:
+        then(is_durable)
+    except Exception as error:  # noqa: BLE001
+        report_failure("answer after a sync", error)
 
 
 def _resolve(future: asyncio.Future[bool], is_durable: bool) -> None:

@@ -147,7 +147,12 @@ class Connection(asyncio.BufferedProtocol):
         replies = Replies(self._outbox, self._shared.answers, self._answered, loop=self._loop)
         if self._shared.shortcut is not None:
             self._shortcuts = Shortcuts(
-                self._shared.shortcut, self, self._frames, replies, self._pace, loop=self._loop
+                self._shared.shortcut,
+                self,
+                self._frames,
+                replies,
+                self._shared.turns,
+                loop=self._loop,
             )
         self._serve_task = self._loop.create_task(self._serve(self._outbox, replies))
         self._shared.newcomers[self] = None
@@ -213,6 +218,9 @@ class Connection(asyncio.BufferedProtocol):
                 frame = self._frames.next_frame()
         except ProtocolError as error:
             self.refuse(error)
+        if self._shortcuts is not None:
+            # Not before the frames behind are counted: other connections would get their memory.
+            self._shortcuts.send()
         self._count_memory()
         if not self._may_read():
             self._pause_reading()

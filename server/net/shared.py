@@ -45,14 +45,14 @@ class Shortcut(Protocol[D]):
         """Run a request whose effect is an append. Returns None if it must be queued instead; then
         nothing has happened."""
 
-    def answer_of(self, done: D) -> bytearray | None:
-        """Returns the answer; None if it has to wait for the disk."""
+    def complete_now(self, done: D) -> bytes | bytearray | None:
+        """Returns the answer, and counts the request; None if the answer has to wait for the disk."""
 
     def when_durable(self, done: D, then: Callable[[bytes | bytearray], None]) -> None:
         """Call `then` with the answer once it is known; it may come at once."""
 
     def start_round(self) -> None:
-        """Let the disk begin, because answers wait for it."""
+        """Start the sync that answers wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,5 +76,6 @@ class Shared:
     rates: ConnectionRates | None = None
     """How fast connections may be created; None: no bound."""
     shortcut: Shortcut[Any] | None = None
+    """None: every request is queued."""
     newcomers: dict[Connection, None] = field(default_factory=dict)
     """The connections that have not sent a whole request, in the order in which they came."""

@@ -2,7 +2,7 @@
 
 frame -> shortcut -> answer          acks=1: sent at the end of the callback
              |    `-> disk -> answer acks=all: sent once it is durable
-             | not one of these, or the slice of the loop is over
+             | not one of these, or the connection's slice of this turn is over
              the queue, with all requests that follow
 """
 
@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from protocol.wire.frame import FrameBuffer
 from server.net.replies import Answer, Replies
 from server.net.send_queue import Part
 from server.net.shared import Shortcut
-from server.runtime.turns import Pace
+from server.runtime.turns import Pace, Turns
 from storage.threads import loop_thread
 
-
-class Counting(Protocol):
-    """The connection, which counts its requests."""
-
-    def count_request(self, frame: bytearray) -> Answer:
-        """Count a request that is received and not answered. Returns its place among the answers."""
+if TYPE_CHECKING:
+    from server.net.connection import Connection
 
 
 @loop_thread
@@ -35,60 +31,80 @@ class Shortcuts:
         "_all_durable",
         "_connection",
         "_frames",
+        "_has_taken",
         "_loop",
         "_pace",
         "_replies",
         "_shortcut",
+        "_turn",
+        "_turns",
         "_waiting",
+        "_waits_for_round",
     )
 
     def __init__(
         self,
         shortcut: Shortcut[Any],
-        connection: Counting,
+        connection: Connection,
         frames: FrameBuffer,
         replies: Replies,
-        pace: Pace,
+        turns: Turns,
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         # Constant after construction
         self._shortcut = shortcut
-        self._connection: Any = connection
+        self._connection = connection
         self._frames = frames
         self._replies = replies
-        self._pace = pace
+        self._turns = turns
         self._loop = loop
-        # State: answers that wait for the disk, and what the end of the last one resolves.
+        # State
+        self._pace = Pace(turns)
+        self._turn = -1
+        """The turn of the loop in which `_pace` has begun."""
+        self._has_taken = self._waits_for_round = False
+        """Whether requests were taken since the last `send`, and whether one waits for the disk."""
         self._waiting = 0
+        """Answers that wait for the disk. The end of the last one resolves the next value."""
         self._all_durable: asyncio.Future[None] | None = None
 
     def take(self, frame: bytearray) -> bytearray | None:
-        """Run this request and those behind it that need no queue, within one slice of the loop. No
-        request of the connection runs or is queued.
+        """Run this request and those behind it that need no queue, within one slice of this turn of the
+        loop. No request of the connection runs or is queued. Call `send` afterwards.
 
         Returns the first one that has to be queued; None if there is none.
         """
-        waits, following = False, cast("bytearray | None", frame)
-        self._pace.begin()
+        turn, following = self._turns.number(self._loop), cast("bytearray | None", frame)
+        if turn != self._turn:
+            self._turn = turn
+            self._pace.begin()
         while following is not None and not self._pace.is_over:
             done = self._shortcut.append(following, self._connection)
             if done is None:
                 break
+            self._has_taken = True
             answer = self._connection.count_request(following)
             self._replies.expect(answer)
-            parts = self._shortcut.answer_of(done)
-            if parts is not None:
-                self._replies.fill(answer, [parts])
+            part = self._shortcut.complete_now(done)
+            if part is not None:
+                self._replies.fill(answer, [part])
             else:
-                waits = True
+                self._waits_for_round = True
                 self._waiting += 1
                 self._shortcut.when_durable(done, partial(self._answer_later, answer))
             following = self._frames.next_frame()
-        if waits:
+        return following
+
+    def send(self) -> None:
+        """Send the answers to what was taken, and start the sync that others wait for."""
+        if not self._has_taken:
+            return
+        self._has_taken = False
+        if self._waits_for_round:
+            self._waits_for_round = False
             self._shortcut.start_round()
         self._replies.send_ready()
-        return following
 
     async def end(self) -> None:
         """Wait for the answers that wait for the disk, and send them. No request follows."""
@@ -98,9 +114,10 @@ class Shortcuts:
         # Not at the end of this turn of the loop: that would be too late for the last ones.
         self._replies.send_ready()
 
-    def _answer_later(self, answer: Answer, parts: Part) -> None:
+    def _answer_later(self, answer: Answer, part: Part) -> None:
         self._waiting -= 1
-        self._replies.fill(answer, [parts])
+        self._replies.fill(answer, [part])
         self._replies.send_soon()  # The same sync may complete more replies in this turn of the loop.
-        if self._all_durable is not None and not self._waiting:
-            self._all_durable.set_result(None)
+        last = self._all_durable
+        if last is not None and not self._waiting and not last.done():
+            last.set_result(None)

@@ -38,13 +38,29 @@ at the end of a slice may use the rest."""
 class Turns:
     """The queues of long work on one event loop."""
 
-    __slots__ = ("_first", "_is_scheduled", "_queues")
+    __slots__ = ("_first", "_is_counting", "_is_scheduled", "_number", "_queues")
 
     def __init__(self) -> None:
         # Of requests that had their first slice, and of those that had more.
         self._queues = (deque[asyncio.Future[None]](), deque[asyncio.Future[None]]())
         self._first = 0
         self._is_scheduled = False
+        self._number = 0
+        self._is_counting = False
+
+    def number(self, loop: asyncio.AbstractEventLoop) -> int:
+        """Returns a number that is the same for all callbacks of one turn of the loop.
+
+        A socket may be read many times in one turn.
+        """
+        if not self._is_counting:
+            self._is_counting = True
+            loop.call_soon(self._count)
+        return self._number
+
+    def _count(self) -> None:
+        self._number += 1
+        self._is_counting = False
 
     async def next(self, *, is_new: bool) -> None:
         """Wait for the caller's next slice.

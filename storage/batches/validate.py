@@ -22,6 +22,9 @@ The records are read by `protocol/records/record_walk.pyx`, which checks each: r
 Compressed records are walked while they decompress; only a batch that is recompressed is decompressed
 as a whole.
 
+`check_plain_batch` (`protocol/records/plain_produce.pyx`) does the same in one step for the simplest
+batches: a rule that is added here has to be added there.
+
 Source: Apache Kafka, LogValidator.java, UnifiedLog.java.
 """
 

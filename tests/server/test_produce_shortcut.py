@@ -18,8 +18,11 @@ from protocol.records.codec import Codec
 from protocol.wire.decode import decode
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch
+from server import produce_shortcut
 from server.durability.group_commit import GroupCommit
 from server.produce_shortcut import ProduceShortcut
+from storage.files.errors import NoSpace
+from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of
 from tests.harness.log_home import read_all
@@ -286,6 +289,59 @@ async def test_an_append_that_cannot_become_durable_is_an_error(
     assert counts["taken"] == 1
     assert only_produced(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert only_produced(answer).base_offset == -1
+
+
+async def test_a_disk_that_fails_is_an_error_of_the_partition_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_in(tmp_path) as served:
+        request = produce_request("orders", batch_of(KEYED))
+        answers = []
+        for is_shortcut in (True, False):
+            with monkeypatch.context() as patch:
+                if not is_shortcut:
+                    patch.setattr(ProduceShortcut, "append", lambda *_: None)
+                patch.setattr(
+                    LogAppender, "append_as_leader", raising(NoSpace("write", "x", 28, "f"))
+                )
+                answers.append(only_produced(await served.call(request, 9, ProduceResponse)))
+    assert answers[0] == answers[1]
+    assert answers[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_mistake_of_ours_is_answered_and_the_next_request_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_in(tmp_path) as served:
+        client = await served.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(LogAppender, "append_as_leader", raising(ValueError("a mistake")))
+            number = client.send(produce_request("orders", batch_of(KEYED)), 9)
+            answer = await client.receive(ProduceResponse, 9, number)
+        assert only_produced(answer).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        number = client.send(produce_request("orders", batch_of(KEYED)), 9)
+        answer = await client.receive(ProduceResponse, 9, number)
+        assert only_produced(answer).base_offset == 0
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+async def test_names_of_topics_that_do_not_exist_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client chooses them: 10,000 long ones would take gigabytes."""
+    counts, made = counted(monkeypatch), list[str]()
+    monkeypatch.setattr(produce_shortcut, "_made_template", made.append)
+    async with broker_in(tmp_path) as served:
+        for number in range(5):
+            request = produce_request("\U0001f300" * 8_000 + str(number), batch_of(KEYED))
+            await served.call(request, 9, ProduceResponse)
+    assert (made, counts) == ([], {"taken": 0, "left": 5})
 
 
 async def test_a_batch_has_the_leader_epoch_of_its_log(tmp_path: Path) -> None:

@@ -90,6 +90,16 @@ def test_any_other_request_is_not_plain(version: int, changed: dict[str, Any]) -
     assert read_plain_produce(frame_of(request_of(**changed), version)) is None
 
 
+@pytest.mark.parametrize("client_id", [b"\xff\xfe", "\u0119".encode(), b"ascii\x80"])
+def test_a_client_id_that_is_not_ascii_is_not_plain(client_id: bytes) -> None:
+    frame = frame_of(request_of(), 5)
+    size = int.from_bytes(frame[8:10], "big", signed=True)
+    changed = frame[:8] + len(client_id).to_bytes(2, "big") + client_id + frame[10 + max(size, 0) :]
+    ascii_only = frame[:8] + b"\x00\x02ab" + frame[10 + max(size, 0) :]
+    assert read_plain_produce(ascii_only) is not None
+    assert read_plain_produce(changed) is None
+
+
 @pytest.mark.parametrize("version", [3, 4, 14])
 def test_other_versions_are_not_plain(version: int) -> None:
     frame = frame_of(request_of(), 5)
@@ -115,8 +125,8 @@ def test_what_is_read_of_a_changed_frame_is_what_the_specification_reads(
     try:
         request = parse_request(frame)
     except (ProtocolError, UnicodeDecodeError):
-        # A name or a client id that is not UTF-8 is left to the caller, which decodes the name.
-        assert not found.topic.isascii() or not bytes(frame[8:40]).isascii()
+        # Nothing exists by a name that is not UTF-8, so the caller finds no topic.
+        assert not found.topic.isascii()
         return
     body = request.body
     assert isinstance(body, ProduceRequest)

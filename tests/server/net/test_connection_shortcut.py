@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from server.net.connection import Connection
+from server.net.limits import RequestMemory
 from server.net.shared import Reply
 from server.runtime import turns
 from tests.harness.connection_server import echo, framed, serving, until
@@ -30,7 +31,7 @@ class Steered:
         self.taken.append(bytes(frame))
         return bytes(frame)
 
-    def answer_of(self, done: bytes) -> bytearray | None:
+    def complete_now(self, done: bytes) -> bytearray | None:
         return bytearray(framed(done)) if done.startswith(b"!now") else None
 
     def when_durable(self, done: bytes, then: Callable[[bytes | bytearray], None]) -> None:
@@ -90,6 +91,58 @@ async def test_what_does_not_fit_into_a_slice_of_the_loop_is_queued(
         client.send_bytes(framed(b"!now 1") + framed(b"!now 2"))
         assert [await client.receive_frame() for _ in range(2)] == [b"!now 1", b"!now 2"]
     assert steered.taken == []
+
+
+async def test_a_socket_that_is_read_often_in_a_turn_of_the_loop_gets_one_slice() -> None:
+    """The loop reads up to 32 times, as long as there is more."""
+    steered, now_s = Steered(), 0.0
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        await until(lambda: len(server.shared.connections) == 1)
+        (connection,) = server.shared.connections
+        await until(lambda: connection._is_free)
+        assert connection._shortcuts is not None
+        connection._shortcuts._pace = turns.Pace(server.shared.turns, clock=lambda: now_s)
+        for number in range(3):
+            now_s += turns.SLICE_SECONDS * 0.6
+            data = framed(b"!now %d" % number)
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+        assert steered.taken == [b"!now 0", b"!now 1"]
+        assert [await client.receive_frame() for _ in range(3)] == [
+            b"!now %d" % number for number in range(3)
+        ]
+        client.send_bytes(framed(b"!now 3"))
+        assert await client.receive_frame() == b"!now 3"
+    assert len(steered.taken) == 3
+
+
+async def test_a_large_frame_that_is_queued_counts_all_the_time() -> None:
+    """Otherwise the connections that wait for memory would get its share at this moment."""
+    steered, seen = Steered(), list[int]()
+    gate = asyncio.Event()
+
+    async def handle(frame: bytearray, _: Connection) -> Reply:
+        await gate.wait()
+        return [framed(b"done")]
+
+    async with serving(handle, shortcut=steered, request_bytes_max=1 << 20) as server:
+        give_back = server.shared.memory.give_back
+        with pytest.MonkeyPatch.context() as patch:
+
+            def noting(_: RequestMemory, size: int) -> None:
+                seen.append(size)
+                give_back(size)
+
+            patch.setattr(RequestMemory, "give_back", noting)
+            client = await server.connect()
+            client.send_bytes(framed(bytes(1 << 19)))
+            await until(lambda: server.shared.memory.held_bytes >= 1 << 19)
+            (connection,) = server.shared.connections
+            await until(lambda: not connection._is_free)
+        gate.set()
+        assert await client.receive_frame() == b"done"
+    assert not [size for size in seen if size >= 1 << 19], "it was given back before its answer"
 
 
 async def test_a_stop_waits_for_answers_that_wait_for_the_disk() -> None:
