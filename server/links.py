@@ -68,7 +68,7 @@ def replication_of(
             monotonic=broker.clock.monotonic,
         )
 
-    return Replication(store, broker.topics, link_of, standby=standby)
+    return Replication(store, broker.topics, link_of, writer.finish_log, standby=standby)
 
 
 def verifications_of(broker: Broker, replication: Replication) -> Verifications:

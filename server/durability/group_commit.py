@@ -283,7 +283,7 @@ class GroupCommit:
 
 
 def _call(then: Callable[[bool], None], is_durable: bool) -> None:
-    """Tell one waiter; the others must hear of it also if this one fails."""
+    """Call one waiter back. Its exception must not keep the others waiting."""
     try:
         then(is_durable)
     except Exception as error:  # noqa: BLE001

@@ -61,7 +61,7 @@ IDLE_WAITS = 4
 once when it has records; only a partition that is new to the link waits longer."""
 NO_EPOCH = Epoch(-1)
 COMPARED = (Guard.FITS, Guard.MISSED_TOMBSTONES)
-"""What an answer means only if it has shown that the logs do not diverge."""
+"""What the answer of the right topic may mean if the logs do not diverge."""
 
 
 class Judge(Protocol):
@@ -82,6 +82,13 @@ class Judge(Protocol):
 
     def leader_epoch(self, mirror: Mirror) -> Epoch:
         """Returns the epoch in which the source's broker leads; -1 if it is not known."""
+
+    def name_of(self, mirror: Mirror) -> uuid.UUID | None:
+        """Returns by which name the log remembers that the source had all of its records; None if it
+        need not."""
+
+    def may_have_own(self, mirror: Mirror) -> bool:
+        """Returns whether the mirror's log may have records that the source never had."""
 
 
 @loop_thread
@@ -284,11 +291,9 @@ class SourceCopier:
         if len(fetched.records) and not self._judge.may_have_gaps():
             answer = replace(answer, first_gap=_first_gap(target, memoryview(fetched.records)))
         verdict = self._judge.judge(mirror, answer)
-        if verdict.guard in COMPARED and mirror.asks_epoch and not target.log.is_copy:
-            if shows_copy(answer, target.place):
-                await self._writer.declare_copy(mirror, target)
-            if not mirror.asks_for(target):
-                return
+        await self._note_source(mirror, target, answer, verdict)
+        if not mirror.asks_for(target):
+            return
         before, waits_for_room = mirror.state, mirror.has_complete_copy
         action = mirror.answered(verdict)
         if mirror.state is not before and verdict.reason:
@@ -298,14 +303,31 @@ class SourceCopier:
         if action is Action.APPEND and answer.error_code:
             # The source has forgotten its epochs with its records: it cannot compare.
             mirror.asks_epoch = False
+            mirror.appended()
         elif action is Action.APPEND and not waits_for_room:
             await self._append(mirror, target, fetched, ask)
+            if mirror.asks_for(target) and (len(fetched.records) or fetched.has_no_more):
+                mirror.appended()
         elif action is Action.CUT:
             await self._writer.cut(mirror, verdict)
         else:
             await self._begin_again_or_skip(mirror, action, verdict)
         if mirror.has_complete_copy:
-            await self._writer.swap(mirror)
+            await self._writer.swap(mirror, may_have_own=self._judge.may_have_own(mirror))
+
+    async def _note_source(
+        self, mirror: Mirror, target: Target, answer: SourceAnswer, verdict: Verdict
+    ) -> None:
+        """Note which source has answered; remember it if the answer shows that it had all records."""
+        name = self._judge.name_of(mirror)
+        if target is not mirror.own:
+            target.sources.add(name)
+            return
+        is_compared = verdict.guard in COMPARED and mirror.asks_epoch
+        if name is None or not is_compared or target.log.copied_from == name:
+            return
+        if shows_copy(answer, target.place):
+            await self._writer.remember_source(mirror, name)
 
     async def _append(
         self, mirror: Mirror, target: Target, fetched: Fetched, ask: AskEpochEnd

@@ -116,10 +116,10 @@ def judge(
         return Verdict(guard=Guard.TOO_OLD, reason=_too_old(topic, answer.first_gap))
     if answer.diverging is not None:
         return _diverging(answer.diverging, answer.high_watermark, place, may_cut=may_cut)
-    if may_have_own and not shows_copy(answer, place):
-        return _gone(answer.start, place, may_have_own=True)
     if missed_tombstones:
         return _final(Guard.MISSED_TOMBSTONES, missed_tombstones)
+    if may_have_own and not shows_copy(answer, place):
+        return _gone(answer.start, place, may_have_own=True)
     return FITS
 
 

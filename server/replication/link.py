@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -139,7 +139,7 @@ class Link:
             topics,
             self._access,
             is_standby=spec.is_standby,
-            may_have_own=spec.resync == ASIDE,
+            follower=spec.group if spec.resync == ASIDE else None,
             sparse_level=sparse_level,
             now_ms=now_ms,
         )
@@ -157,7 +157,7 @@ class Link:
         self._led_by: Mapping[Fetcher, list[TopicPartition]] = {}
         self._led_by_nobody: Collection[TopicPartition] = ()
         self._mirrors: dict[TopicPartition, Mirror] = {}
-        self.new_copies = NewCopies(self._mirrors, writer)
+        self.new_copies = NewCopies(self._mirrors, writer, self.source.may_have_own)
         self._asks_without_slots = False
         self._letting_go: set[str] = set()
         """Topics that are being promoted."""
@@ -255,6 +255,12 @@ class Link:
     def _group_filter(self) -> Callable[[str], bool] | None:
         is_following = self.source.found.brokers and not self.spec.is_paused
         return self.spec.group_filter() if is_following else None
+
+    def take(self, logs: Iterable[PartitionLog]) -> None:
+        """Count logs as mirrors that the link has not met since its start, because the source has not
+        answered, or has a new partition."""
+        for log in logs:
+            self._mirror(log)
 
     @asynccontextmanager
     async def letting_go(self, topic: str) -> AsyncIterator[list[str]]:

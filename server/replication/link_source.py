@@ -12,6 +12,7 @@ from collections.abc import Callable
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch
 from server.client.access import Access
+from server.metadata.reign import EPOCH_STEP
 from server.replication.findings import SourceAnswer, SourceTopic, Verdict, judge
 from server.replication.mirror import Mirror
 from server.replication.mirror_topics import MirrorTopics
@@ -38,8 +39,8 @@ class LinkSource:
 
     __slots__ = (
         "_access",
+        "_follower",
         "_is_standby",
-        "_may_have_own",
         "_now_ms",
         "_sparse_level",
         "_topics",
@@ -53,7 +54,7 @@ class LinkSource:
         access: Access,
         *,
         is_standby: bool,
-        may_have_own: bool,
+        follower: str | None,
         sparse_level: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
@@ -61,8 +62,9 @@ class LinkSource:
         Args:
             access: how the source is reached.
             is_standby: whether this broker is the source's standby, which never cuts what it has copied.
-            may_have_own: whether logs here that are not known to be copies may have records that the
-                source never had, because this broker has led.
+            follower: the name under which this broker follows a new primary after it has led itself, so
+                that logs here may have records that the source never had. The next following has another
+                name. None: it has not led.
             sparse_level: returns this cluster's level of the feature `sparse.log`.
             now_ms: returns the wall time.
         """
@@ -70,7 +72,7 @@ class LinkSource:
         self._topics = topics
         self._access = access
         self._is_standby = is_standby
-        self._may_have_own = may_have_own
+        self._follower = follower
         self._sparse_level = sparse_level
         self._now_ms = now_ms
         # State
@@ -149,8 +151,29 @@ class LinkSource:
             sparse_level=self._sparse_level(),
             missed_tombstones=self._missed_tombstones(target, found.facts),
             may_cut=not self._is_standby,
-            may_have_own=self._may_have_own and not (target.log.is_copy or target.is_empty),
+            may_have_own=target is mirror.own and not target.is_empty and self.may_have_own(mirror),
         )
+
+    def name_of(self, mirror: Mirror) -> uuid.UUID | None:
+        """Returns by which name a log remembers that this source had all of its records
+        (`PartitionLog.copied_from`); None if it need not, or if no broker is known to lead the source.
+
+        A broker that was promoted since may lack some of these. It has another node id, or leads in an
+        epoch that is higher by `EPOCH_STEP`.
+        """
+        found, number = self._topic_of(mirror), mirror.log.topic_partition.partition
+        if self._follower is None or found is None or number not in found.leader_ids:
+            return None
+        promotions = found.leader_epochs[number] // EPOCH_STEP
+        name = f"{self._follower} {found.leader_ids[number]} {promotions}"
+        return uuid.uuid5(uuid.NAMESPACE_OID, name)
+
+    def may_have_own(self, mirror: Mirror) -> bool:
+        """Returns whether the mirror's log may have records that the source never had."""
+        if self._follower is None:
+            return False
+        name = self.name_of(mirror)
+        return name is None or mirror.log.copied_from != name
 
     def _missed_tombstones(self, target: Target, source: SourceTopic) -> str:
         if not source.compacts or target.is_empty:

@@ -251,12 +251,8 @@ class Mirror:
         resync, reason = self.resync, verdict.reason
         if self.state is MirrorState.RESYNC and reason:
             reason = f"the resync: {reason}"
-        waits_for_room = self.has_complete_copy
         action = self._step(Event.ANSWER, verdict.guard, reason)
-        if action is Action.APPEND and not waits_for_room:
-            self.attempts = 0
-            self._pauses.reset()
-        elif action is Action.WAIT:
+        if action is Action.WAIT:
             self.attempts += 1
             self.failures += 1
             self.next_attempt_ms = self._now_ms() + int(1000 * self._pauses.next())
@@ -265,6 +261,12 @@ class Mirror:
             is_old = resync is not None and verdict.guard is Guard.MISSED_TOMBSTONES
             self.cause = resync.cause if resync is not None and is_old else verdict.guard
         return action
+
+    def appended(self) -> None:
+        """Note that all that the source sent is in the log, so that the next pause is short again. Not
+        before: a full disk may refuse what fits."""
+        self.attempts = 0
+        self._pauses.reset()
 
     def happened(self, event: Event, reason: str = "") -> Action:
         """Take any other event, except those of a resync. Returns what to do."""

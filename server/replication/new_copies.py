@@ -4,11 +4,11 @@ what they have put aside. `resync.py` decides, and `writer.py` does it."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from server.replication.aside_logs import AsideLog
 from server.replication.mirror import Mirror
-from server.replication.resync import begins_by_itself, may_go_aside, refusal_of_resync
+from server.replication.resync import begins_by_itself, needs_aside, refusal_of_resync
 from server.replication.state_table import Guard, MirrorState
 from server.replication.writer import MirrorWriter
 from storage.files.errors import StorageError
@@ -22,16 +22,23 @@ _log = logging.getLogger("server.replication")
 class NewCopies:
     """Resyncs of the mirrors of a link."""
 
-    __slots__ = ("_looked_ms", "_mirrors", "_writer")
+    __slots__ = ("_looked_ms", "_may_have_own", "_mirrors", "_writer")
 
-    def __init__(self, mirrors: Mapping[TopicPartition, Mirror], writer: MirrorWriter) -> None:
+    def __init__(
+        self,
+        mirrors: Mapping[TopicPartition, Mirror],
+        writer: MirrorWriter,
+        may_have_own: Callable[[Mirror], bool],
+    ) -> None:
         """
         Args:
             mirrors: the link's, which changes them.
+            may_have_own: returns whether a mirror's log may have records that the source never had.
         """
         # Constant after construction
         self._mirrors = mirrors
         self._writer = writer
+        self._may_have_own = may_have_own
         # State: since when each mirror had failed that waits for an operator.
         self._looked_ms: dict[TopicPartition, int] = {}
 
@@ -80,7 +87,9 @@ class NewCopies:
                 continue
             self._looked_ms[partition] = mirror.since_ms
             try:
-                has_aside = _may_go_aside(mirror) and bool(await self._writer.put_aside(mirror.log))
+                has_aside = self._needs_aside(mirror) and bool(
+                    await self._writer.put_aside(mirror.log)
+                )
             except StorageError as error:
                 _log.error("%s: cannot be resynced: %s", mirror.log.topic_partition, error)
                 continue
@@ -88,6 +97,12 @@ class NewCopies:
                 assert mirror.cause is not None
                 puts_aside = mirror.cause is not Guard.MISSED_TOMBSTONES
                 mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
+
+    def _needs_aside(self, mirror: Mirror) -> bool:
+        is_compacted = mirror.log.config.is_compacted
+        return needs_aside(
+            mirror.cause, is_compacted=is_compacted, may_have_own=self._may_have_own(mirror)
+        )
 
     async def tend(self) -> None:
         """Drop the copies of resyncs that have ended without them, and make those of new ones."""
@@ -113,11 +128,6 @@ class NewCopies:
             _log.error("cannot look for what resyncs have put aside: %s", error)
             return {}
         return {log.topic_partition: found[log.directory] for log in logs if log.directory in found}
-
-
-def _may_go_aside(mirror: Mirror) -> bool:
-    log = mirror.log
-    return may_go_aside(mirror.cause, is_compacted=log.config.is_compacted, is_copy=log.is_copy)
 
 
 def _begins_by_itself(mode: str, mirror: Mirror, *, has_aside: bool) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 
@@ -54,6 +54,7 @@ class Replication:
 
     __slots__ = (
         "_broken",
+        "_finish_log",
         "_links",
         "_lock",
         "_make_link",
@@ -69,11 +70,13 @@ class Replication:
         store: MetadataStore,
         topics: Topics,
         make_link: Callable[[LinkSpec], Link],
+        finish_log: Callable[[PartitionLog], Awaitable[None]],
         *,
         standby: LinkSpec | None = None,
     ) -> None:
         """
         Args:
+            finish_log: makes a log that no link fills fit to be written by producers.
             standby: the link of a standby, which is the only one then; never stored.
         """
         # Constant after construction
@@ -82,6 +85,7 @@ class Replication:
         self._topics = topics
         self._mirrors = MirrorTopics(topics)
         self._make_link = make_link
+        self._finish_log = finish_log
         self._lock = asyncio.Lock()
         """Held while the set of links changes."""
         # State
@@ -256,6 +260,7 @@ class Replication:
             link = self._links.get(topic.config.mirror_link)
             missing = [f"{topic_name}: unknown, because its link does not run"]
             if link is not None:
+                link.take(topic.logs())
                 facts = [each.facts() for each in link.mirrors_of(topic_name)]
                 missing = missing_at_promotion(facts, link.reason)
             if missing and not is_forced:
@@ -264,6 +269,8 @@ class Replication:
                     " nevertheless",
                     missing,
                 )
+            if link is None:
+                await self._finish(topic)
             nothing = nullcontext(list[str]())
             letting_go: AbstractAsyncContextManager[list[str]] = (
                 link.letting_go(topic_name) if link is not None else nothing
@@ -275,6 +282,11 @@ class Replication:
             missing += lowered
             _log.warning("promoted %s; lacking: %s", topic_name, "; ".join(missing) or "nothing")
             return missing
+
+    async def _finish(self, topic: Topic) -> None:
+        """Make the logs of a topic whose link does not run fit to be written by producers."""
+        for log in topic.logs():
+            await self._finish_log(log)
 
     async def forget(self, name: str, topics: Sequence[Topic], *, keeps_files: bool) -> None:
         """Delete mirrors that have no topic at the source, or another one than they had. Only for a

@@ -118,20 +118,20 @@ def begins_by_itself(
     Args:
         mode: the link's, `LinkSpec.resync`.
         has_failed: whether the last resync of this run of the broker has.
-        has_aside: whether an old log of the partition is still put aside, and this one may have to be.
+        has_aside: whether an old log of the partition is still put aside, and this one would also be.
     """
     is_meant = state is MirrorState.FAILED and cause in BEGINS_BY_ITSELF[mode]
     return is_meant and not has_failed and not has_aside
 
 
-def may_go_aside(cause: Guard | None, *, is_compacted: bool, is_copy: bool) -> bool:
-    """Returns whether a resync may have to put the old log aside, as far as that is known before it has
-    a new copy.
+def needs_aside(cause: Guard | None, *, is_compacted: bool, may_have_own: bool) -> bool:
+    """Returns whether a resync puts the old log aside, as far as that is known before there is a new
+    copy: that may still show that the source has lost records.
 
     Args:
-        is_compacted, is_copy: see `goes_aside`.
+        is_compacted, may_have_own: see `goes_aside`.
     """
-    return cause is not Guard.MISSED_TOMBSTONES or not is_compacted or not is_copy
+    return cause is not Guard.MISSED_TOMBSTONES or not is_compacted or may_have_own
 
 
 def is_complete(*, copy_end: Offset, old_end: Offset, source_end: Offset) -> bool:
@@ -145,7 +145,7 @@ def is_complete(*, copy_end: Offset, old_end: Offset, source_end: Offset) -> boo
 
 
 def goes_aside(
-    memory: ResyncMemory, old: Place, new: Place, *, is_compacted: bool, is_copy: bool
+    memory: ResyncMemory, old: Place, new: Place, *, is_compacted: bool, may_have_own: bool
 ) -> bool:
     """Returns whether the old log is put aside: unless the source has everything that cleaning here
     would have kept.
@@ -155,10 +155,13 @@ def goes_aside(
 
     Args:
         is_compacted: whether this broker compacts the mirror.
-        is_copy: whether the old log is known to be a copy (`PartitionLog.is_copy`). The epochs alone do
+        may_have_own: whether the old log may have records that the source never had. The epochs alone do
             not show it if the source has deleted the records of the last one.
     """
-    if memory.puts_aside or may_go_aside(memory.cause, is_compacted=is_compacted, is_copy=is_copy):
+    cause = memory.cause
+    if memory.puts_aside or needs_aside(
+        cause, is_compacted=is_compacted, may_have_own=may_have_own
+    ):
         return True
     return new.end < old.end or _has_own_records(old, new)
 

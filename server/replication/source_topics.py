@@ -80,6 +80,8 @@ class FoundTopic:
     """The address of each partition's leader, of those that have one."""
     leader_epochs: Mapping[int, int]
     """The epoch in which each leads; -1 if the source does not say."""
+    leader_ids: Mapping[int, int] = field(default_factory=dict)
+    """The node id of each partition's leader, of those that have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,11 @@ def _found(
             if each.leader_id in addresses
         },
         leader_epochs={each.partition_index: each.leader_epoch for each in topic.partitions},
+        leader_ids={
+            each.partition_index: each.leader_id
+            for each in topic.partitions
+            if each.leader_id in addresses
+        },
     )
 
 

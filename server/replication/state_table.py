@@ -61,8 +61,8 @@ class Guard(enum.StrEnum):
     DIVERGES = "the logs diverge"
     MISSED_TOMBSTONES = "the source may have removed tombstones that are not here"
     RECORDS_GONE = (
-        "the source has deleted records that are not here, and never deletes by age, or this log may"
-        " have records of its own"
+        "the source has deleted what follows here, or what it had here, and its topic is only compacted"
+        " or this log may have records of its own"
     )
     STARTS_LATER = "the source's log starts above the end here"
     FITS = "it continues the log"

@@ -6,7 +6,8 @@ from the old log's end on would pass for the continuation of an empty copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from protocol.wire.numbers import Offset
 from server.replication.divergence import Place
@@ -25,6 +26,8 @@ class Target:
     tombstones: TombstoneWatch
     source_end: Offset = UNKNOWN
     """The source's high watermark at the last answer for this target."""
+    sources: set[UUID | None] = field(default_factory=set)
+    """The names of those whose answers it has (`PartitionLog.copied_from`); None: one has no name."""
 
     @property
     def place(self) -> Place:
@@ -34,6 +37,11 @@ class Target:
             epochs=self.log.epochs.entries,
             cut_offset_min=self.log.cut_offset_min,
         )
+
+    @property
+    def only_source(self) -> UUID | None:
+        """The name of the source if all answers were of one that has a name; else None."""
+        return next(iter(self.sources)) if len(self.sources) == 1 else None
 
     @property
     def is_empty(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
 
 from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
@@ -82,18 +83,19 @@ class MirrorWriter:
         except StorageError as error:
             self._failed(mirror, error)
 
-    async def declare_copy(self, mirror: Mirror, target: Target) -> None:
-        """Remember durably that the source had every record that is here: a later answer may no longer
-        show it, because the source has deleted them."""
+    async def remember_source(self, mirror: Mirror, name: UUID) -> None:
+        """Remember durably that the source had every record of the mirror's log: a later answer may no
+        longer show it, because the source has deleted them."""
+        target = mirror.own
         async with mirror.writing:
-            # Also if the copier is cancelled: a promotion must not overtake it.
-            await to_its_end(self._declare_copy(mirror, target))
+            # Also if the copier is cancelled: nothing else may commit meanwhile.
+            await to_its_end(self._remember_source(mirror, target, name))
 
-    async def _declare_copy(self, mirror: Mirror, target: Target) -> None:
+    async def _remember_source(self, mirror: Mirror, target: Target, name: UUID) -> None:
         try:
             await self._make_files(target.log)
             if mirror.asks_for(target):
-                await self._disk.run(target.log.declare_copy, is_copy=True)
+                await self._disk.run(target.log.remember_source, name)
         except NoSpace as error:
             # The next answer shows it once more.
             _log.warning("%s: %s", target.log.topic_partition, error)
@@ -186,11 +188,15 @@ class MirrorWriter:
         except StorageError as error:
             self._failed(mirror, error)
 
-    async def swap(self, mirror: Mirror) -> None:
-        """Put the new copy in the log's place, durably. The mirror then compares both logs."""
+    async def swap(self, mirror: Mirror, *, may_have_own: bool) -> None:
+        """Put the new copy in the log's place, durably. The mirror then compares both logs.
+
+        Args:
+            may_have_own: whether the old log may have records that the source never had.
+        """
         try:
             async with mirror.writing:
-                await to_its_end(self._swap(mirror))
+                await to_its_end(self._swap(mirror, may_have_own=may_have_own))
         except StorageError as error:
             self._failed(mirror, error)
 
@@ -205,36 +211,40 @@ class MirrorWriter:
         return await self._disk.run(aside_logs, self._files, [log.directory for log in logs])
 
     async def finish(self, mirror: Mirror) -> None:
-        """Make a stopped mirror's log fit to be written by producers, durably.
+        """Drop the copy that a resync has left, and finish the log of a stopped mirror.
 
-        From now on it is no copy. Transactions that are open in it are aborted: their coordinator is the
-        source's, and will never end them here. Foreign producers are forgotten: both clusters count
-        producer ids from 0.
+        Raises StorageError.
+        """
+        async with mirror.writing:
+            await self._drop_copy(mirror)
+            await self.finish_log(mirror.log)
+
+    async def finish_log(self, log: PartitionLog) -> None:
+        """Make a log that no link fills any longer fit to be written by producers, durably.
+
+        Transactions that are open in it are aborted: their coordinator is the source's, and will never
+        end them here. Foreign producers are forgotten: both clusters count producer ids from 0.
 
         Raises:
             StorageError: the disk failed.
         """
-        log = mirror.log
-        async with mirror.writing:
-            await self._drop_copy(mirror)
-            await self._make_files(log)
-            await self._disk.run(log.declare_copy, is_copy=False)
-            if log.leader_epoch <= log.epochs.latest:
-                # Only if its files were restored into another directory, whose counter is behind.
-                await self._lead_above(log, log.epochs.latest)
-            for each in log.producers.open_transactions():
-                state = log.producers.get(each.producer_id)
-                assert state is not None
-                log.appender.append_marker(
-                    each.producer_id,
-                    each.producer_epoch,
-                    is_commit=False,
-                    coordinator_epoch=max(state.coordinator_epoch, Epoch(0)),
-                    now_ms=self._now_ms(),
-                )
-            log.forget_producers(self._now_ms())
-            self._group_commit.appended(log)
-            await self._group_commit.durable(log, log.log_end_offset)
+        await self._make_files(log)
+        if log.leader_epoch <= log.epochs.latest:
+            # Only if its files were restored into another directory, whose counter is behind.
+            await self._lead_above(log, log.epochs.latest)
+        for each in log.producers.open_transactions():
+            state = log.producers.get(each.producer_id)
+            assert state is not None
+            log.appender.append_marker(
+                each.producer_id,
+                each.producer_epoch,
+                is_commit=False,
+                coordinator_epoch=max(state.coordinator_epoch, Epoch(0)),
+                now_ms=self._now_ms(),
+            )
+        log.forget_producers(self._now_ms())
+        self._group_commit.appended(log)
+        await self._group_commit.durable(log, log.log_end_offset)
 
     async def _begin_copy(self, mirror: Mirror, start: Offset) -> None:
         resync, log = mirror.resync, mirror.log
@@ -252,7 +262,7 @@ class MirrorWriter:
             mirror.left_over = copy
             await self._drop_copy(mirror)
 
-    async def _swap(self, mirror: Mirror) -> None:
+    async def _swap(self, mirror: Mirror, *, may_have_own: bool) -> None:
         resync, log = mirror.resync, mirror.log
         if resync is None or resync.target is None or not mirror.has_complete_copy:
             return
@@ -266,16 +276,20 @@ class MirrorWriter:
                 return
             old, new, is_compacted = mirror.own.place, copy.place, log.config.is_compacted
             puts_aside = goes_aside(
-                resync.memory, old, new, is_compacted=is_compacted, is_copy=log.is_copy
+                resync.memory, old, new, is_compacted=is_compacted, may_have_own=may_have_own
             )
             aside = await self._disk.run(
-                log.replace_with, copy.log, puts_aside=puts_aside, copy_id=resync.id
+                log.replace_with,
+                copy.log,
+                puts_aside=puts_aside,
+                copy_id=resync.id,
+                copied_from=copy.only_source,
             )
         except NoSpace as error:
             if copy.log.offline_reason is not None:
                 raise
-            # The new copy is kept: a full disk has not changed it.
-            self._wait_for_room(mirror, f"the new copy is complete, but {error}")
+            # The new copy is complete and kept: a full disk has not changed it.
+            self._wait_for_room(mirror, str(error))
             return
         mirror.swapped(copy)
         self._group_commit.abandon(log)

@@ -19,11 +19,11 @@ from protocol.wire.numbers import Epoch
 from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from server.metadata.log import read_machine
+from server.metadata.reign import EPOCH_STEP
 from server.standby.coordinator_logs import write_log
 from server.standby.followed_topics import FollowedTopic, followed_topics
 from server.standby.partition_copy import PartitionCopy
 from server.standby.promotion import Promotion, note_found
-from server.standby.reign import EPOCH_STEP
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import HASH_KEY, LOCK, METADATA, PART, STANDBY, join, topic_directory

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from server.standby.reign import EPOCH_STEP
+from server.metadata.reign import EPOCH_STEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

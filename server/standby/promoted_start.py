@@ -18,13 +18,13 @@ from server.coordination.transactions.coordinator import TransactionCoordinator
 from server.coordination.transactions.metadata import TransactionPartition, TransactionState
 from server.coordination.transactions.transaction_table import TransactionEntry
 from server.metadata.producer_ids import KEY as NEXT_PRODUCER_ID
+from server.metadata.reign import EPOCH_STEP
 from server.metadata.store import Compare
 from server.runtime.executors import Executor
 from server.standby.followed_topics import COORDINATOR_TOPICS
 from server.standby.lowered_offsets import beyond_the_end, lower_offsets
 from server.standby.promoted_stores import PROMOTIONS, place, promoted_metadata
 from server.standby.promotion import Promotion, end_promotion, note_found
-from server.standby.reign import EPOCH_STEP
 from server.topics.start import read_topics
 from server.topics.stores import MetadataStores
 from server.topics.topics import Topics

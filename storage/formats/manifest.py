@@ -6,7 +6,8 @@
                | flags: uint16 | version: int64 | generation: int64 | topic_id: byte[16]
                | partition: int32 | segment_count: int32 | log_start_offset: int64
                | clean_offset: int64 | truncate_to: int64
-               | copy_id: byte[16], only if a copy has replaced the log
+               | copy_id: byte[16], only if a copy has replaced the log, or with the next
+               | copied_from: byte[16], only if it is known
     row    :=  base_offset: int64 | file_version: int64 | flags: int32 | reserved: int32
                | end_offset: int64 | size: int64 | max_timestamp: int64
                | offset_of_max_timestamp: int64 | created_ms: int64 | first_append_ms: int64
@@ -39,6 +40,7 @@ FORMAT_WITH_FOREIGN_STATES = 2
 """A reader that does not know `FLAG_FOREIGN_STATES` would pair segments and states of two logs."""
 UNKNOWN = -1
 UNKNOWN_OFFSET = Offset(UNKNOWN)
+NO_ID = uuid.UUID(int=0)
 
 HEADER = struct.Struct(
     ">"
@@ -58,6 +60,8 @@ HEADER = struct.Struct(
 )
 COPY_ID = struct.Struct(">16s")
 """Follows the header of a log that a copy has replaced. Zeros: none."""
+COPIED_FROM = struct.Struct(">16s")
+"""Follows the copy id of a log whose records are known to be another broker's."""
 ROW = struct.Struct(
     ">"
     "q"  # base offset
@@ -89,9 +93,6 @@ FLAG_UNFINISHED_PASS = 2
 FLAG_FOREIGN_STATES = 4
 """In the header: the files of epochs, producers and aborted transactions are those of another log, which
 this one has just replaced. Only the segments count. Then the format is 2."""
-FLAG_COPY = 8
-"""In the header: all records were copied from another broker's log. A release that does not know it
-clears it, which is safe."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -157,9 +158,9 @@ class Manifest:
     """Whether the files of epochs, producers and aborted transactions are those of another log."""
     copy_id: uuid.UUID | None = None
     """The id of the last copy that has replaced the log's records; None if none has."""
-    is_copy: bool = False
-    """Whether the source of a mirror had all records that are here: this broker has appended none as a
-    leader. False also if that is not known."""
+    copied_from: uuid.UUID | None = None
+    """Names the source that is known to have had all records that are here; None if none is known. A
+    release that does not know the field drops it, which is safe."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: Offset) -> Offset:
@@ -174,17 +175,20 @@ class Manifest:
 
 def encode(manifest: Manifest) -> bytes:
     """Returns the bytes of a manifest file."""
-    copy_id = b"" if manifest.copy_id is None else COPY_ID.pack(manifest.copy_id.bytes)
+    ids = b""
+    if manifest.copy_id is not None or manifest.copied_from is not None:
+        ids = COPY_ID.pack((manifest.copy_id or NO_ID).bytes)
+    if manifest.copied_from is not None:
+        ids += COPIED_FROM.pack(manifest.copied_from.bytes)
     body = bytearray(
         HEADER.pack(
             MAGIC,
             FORMAT_WITH_FOREIGN_STATES if manifest.has_foreign_states else FORMAT,
-            HEADER.size + len(copy_id),
+            HEADER.size + len(ids),
             ROW.size,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
-            | FLAG_FOREIGN_STATES * manifest.has_foreign_states
-            | FLAG_COPY * manifest.is_copy,
+            | FLAG_FOREIGN_STATES * manifest.has_foreign_states,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -195,7 +199,7 @@ def encode(manifest: Manifest) -> bytes:
             manifest.truncate_to,
         )
     )
-    body += copy_id
+    body += ids
     for row in manifest.segments:
         body += _encode_row(row)
     return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
@@ -237,8 +241,8 @@ def decode(data: bytes, path: str) -> Manifest:
         has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
         has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
-        copy_id=_copy_id(data, header_size),
-        is_copy=bool(flags & FLAG_COPY),
+        copy_id=_id_at(data, HEADER.size, header_size),
+        copied_from=_id_at(data, HEADER.size + COPY_ID.size, header_size),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),
@@ -264,10 +268,11 @@ def _check_frame(data: bytes, path: str) -> tuple[int, int]:
     return header_size, row_size
 
 
-def _copy_id(data: bytes, header_size: int) -> uuid.UUID | None:
-    if header_size < HEADER.size + COPY_ID.size:
+def _id_at(data: bytes, position: int, header_size: int) -> uuid.UUID | None:
+    """Returns an id behind the header's fixed part; None if it is zero, or the header ends before."""
+    if header_size < position + COPY_ID.size:
         return None
-    (found,) = COPY_ID.unpack_from(data, HEADER.size)
+    (found,) = COPY_ID.unpack_from(data, position)
     return uuid.UUID(bytes=found) if any(found) else None
 
 

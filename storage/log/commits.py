@@ -7,7 +7,7 @@
     truncate    fewer segments, and a new active one
     replace     the segments of a copy (`storage/log/replacement.py`)
     close       a recovery point at the log's end
-    copy        whether all records are copies of another broker's
+    source      the source that is known to have had all records
 
 A manifest may list a segment only if all earlier ones are synced, so each commit first syncs and lists
 the earlier rolls that are not in it yet. `commit_lock` puts commits in order and is never taken on the
@@ -54,8 +54,8 @@ class LogCommits:
         "_stopped_at",
         "clean_offset",
         "commit_lock",
+        "copied_from",
         "copy_id",
-        "is_copy",
         "listed",
     )
 
@@ -74,7 +74,7 @@ class LogCommits:
         is_as_stopped: bool,
         has_unfinished_pass: bool,
         copy_id: uuid.UUID | None,
-        is_copy: bool,
+        copied_from: uuid.UUID | None,
     ) -> None:
         """Take the manifest on disk.
 
@@ -82,7 +82,7 @@ class LogCommits:
             listed: the segments that it lists.
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
-            has_unfinished_pass, copy_id, is_copy: as the manifest says.
+            has_unfinished_pass, copy_id, copied_from: as the manifest says.
         """
         # Constant after construction
         self._fs = fs
@@ -100,8 +100,8 @@ class LogCommits:
         self._has_unfinished_pass = has_unfinished_pass
         self.copy_id = copy_id
         """The id of the last copy that has replaced the log's records; None if none has."""
-        self.is_copy = is_copy
-        """Whether all records were copied from another broker's log."""
+        self.copied_from = copied_from
+        """Names the source that is known to have had all records; None if none is."""
         self._recovery_point = recovery_point
         self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
         """The log's end if all files are as after a clean stop while the log ends there."""
@@ -194,7 +194,7 @@ class LogCommits:
         truncate_to: Offset = UNKNOWN_OFFSET,
         has_foreign_states: bool = False,
         copy_id: uuid.UUID | None = None,
-        is_copy: bool | None = None,
+        copied_from: uuid.UUID | None = None,
     ) -> None:
         """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
 
@@ -205,7 +205,8 @@ class LogCommits:
             has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
             has_foreign_states: whether the segments are a copy's, and the files of states are not.
             copy_id: of the copy whose segments these are; by default the one that the manifest has.
-            is_copy: whether all records are copies; by default what the manifest has.
+            copied_from: the source of all records; by default the one that the manifest has, except that
+                records of a copy have none.
 
         Raises:
             StorageError: the old manifest is still valid.
@@ -220,7 +221,8 @@ class LogCommits:
         if has_unfinished_pass is None:
             has_unfinished_pass = self._has_unfinished_pass
         copy_id = self.copy_id if copy_id is None else copy_id
-        is_copy = self.is_copy if is_copy is None else is_copy
+        if copied_from is None and not has_foreign_states:
+            copied_from = self.copied_from
         manifest = Manifest(
             version=self._list.next_version(),
             generation=self._list.generation,
@@ -233,7 +235,7 @@ class LogCommits:
             has_unfinished_pass=has_unfinished_pass,
             has_foreign_states=has_foreign_states,
             copy_id=copy_id,
-            is_copy=is_copy,
+            copied_from=copied_from,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
@@ -243,7 +245,7 @@ class LogCommits:
         self.clean_offset = clean_offset
         self._has_unfinished_pass = has_unfinished_pass
         self.copy_id = copy_id
-        self.is_copy = is_copy
+        self.copied_from = copied_from
 
     @property
     def cut_offset_min(self) -> Offset:
@@ -267,7 +269,7 @@ class LogCommits:
             has_aborted_file=has_aborted_file,
             has_unfinished_pass=self._has_unfinished_pass,
             copy_id=self.copy_id,
-            is_copy=self.is_copy,
+            copied_from=self.copied_from,
             segments=tuple(segment.full_row() for segment in segments),
         )
 
@@ -283,14 +285,14 @@ class LogCommits:
 
     # ---------------------------------------------------------------- whose records they are
 
-    def declare_copy(self, *, is_copy: bool) -> None:
-        """Commit whether all records are copies. See `PartitionLog.declare_copy`."""
+    def remember_source(self, copied_from: uuid.UUID) -> None:
+        """Commit whose records these are. See `PartitionLog.remember_source`."""
         with self.commit_lock:
             self._service.check_online()
-            if is_copy != self.is_copy:
+            if copied_from != self.copied_from:
                 with self._service.failing_with_the_disk(NoSpace):
                     self.list_rolls()
-                    self.commit(self.listed, is_copy=is_copy)
+                    self.commit(self.listed, copied_from=copied_from)
 
     # ---------------------------------------------------------------- log start
 

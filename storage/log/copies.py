@@ -54,7 +54,6 @@ class LogCopies:
             opening,
             jitter,
             start_offset=start_offset,
-            is_copy=True,
             check_directory=self._service.check_present,
         )
         self._copies[copy] = None

@@ -185,15 +185,7 @@ class LogDirectory:
         identity = self._identity(topic_partition, topic_id)
         opening, jitter, check = self._opening(), self._jitter(), self._service.check_present
         return self._take(
-            plan_log(
-                self._fs,
-                identity,
-                config,
-                opening,
-                jitter,
-                is_copy=config.is_mirror,
-                check_directory=check,
-            )
+            plan_log(self._fs, identity, config, opening, jitter, check_directory=check)
         )
 
     def open_log(
@@ -220,9 +212,6 @@ class LogDirectory:
             log = open_log(
                 self._fs, identity, config, self._opening(), self._jitter(), is_new=is_new
             )
-            if log.is_copy and not config.is_mirror:
-                # A promotion clears it. Files that were restored may be of a time before.
-                log.declare_copy(is_copy=False)
         return self._take(log)
 
     def open_or_create_log(

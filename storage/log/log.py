@@ -212,12 +212,13 @@ class PartitionLog:
         return self._commits.copy_id
 
     @property
-    def is_copy(self) -> bool:
-        """Whether the source of a mirror had all records that are here; False also if that is not known.
+    def copied_from(self) -> uuid.UUID | None:
+        """Names the source that is known to have had all records that are here; None if none is.
 
-        The log of a promoted mirror is none from `declare_copy` on, before producers may write to it.
+        It stays when this broker appends as a leader. So the name of a source must be another one after
+        the broker has led (`LinkSource.name_of`).
         """
-        return self._commits.is_copy
+        return self._commits.copied_from
 
     @property
     def offline_reason(self) -> str | None:
@@ -433,15 +434,15 @@ class PartitionLog:
         with self._commits.commit_lock:
             return
 
-    def declare_copy(self, *, is_copy: bool) -> None:
-        """Set `is_copy`, durably. A worker thread.
+    def remember_source(self, copied_from: uuid.UUID) -> None:
+        """Set `copied_from`, durably. A worker thread.
 
         Raises:
             NoSpace: the disk is full; nothing has changed.
             LogOffline: the log is out of service.
             StorageError: the disk failed; the log's directory is offline.
         """
-        self._commits.declare_copy(is_copy=is_copy)
+        self._commits.remember_source(copied_from)
 
     def truncate_to(self, offset: Offset, *, keeps_keys: bool = False) -> None:
         """Truncate the log so that no batch reaches `offset`. See `storage/log/truncate.py`.
@@ -473,7 +474,12 @@ class PartitionLog:
         self._syncs.truncated()
 
     def replace_with(
-        self, copy: PartitionLog, *, puts_aside: bool, copy_id: uuid.UUID | None = None
+        self,
+        copy: PartitionLog,
+        *,
+        puts_aside: bool,
+        copy_id: uuid.UUID | None = None,
+        copied_from: uuid.UUID | None = None,
     ) -> str | None:
         """Make the records of a copy those of this log, by one manifest commit. A worker thread.
 
@@ -485,7 +491,7 @@ class PartitionLog:
             copy: of this log, from `LogDirectory.begin_copy`; its directory is left, so the caller drops
                 it afterwards.
             puts_aside: keep what the log holds now, as a log in a directory beside it.
-            copy_id: `copy_id` from then on, also after a start.
+            copy_id, copied_from: these values from then on, also after a start.
 
         Returns the directory into which the old log was put aside, or None.
 
@@ -499,7 +505,7 @@ class PartitionLog:
         if copy.epochs.latest >= self.leader_epoch:
             raise ValueError(f"{self} does not lead above epoch {copy.epochs.latest} of its copy")
         replacement = Replacement(self._fs, self._parts, copy._parts)
-        aside = replacement.run(copy_id, puts_aside=puts_aside)
+        aside = replacement.run(copy_id, copied_from, puts_aside=puts_aside)
         self._syncs.replaced()
         copy.retire()
         return aside

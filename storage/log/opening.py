@@ -80,7 +80,6 @@ def plan_log(
     jitter: float = 0.0,
     *,
     start_offset: Offset = Offset(0),  # noqa: B008 - an immutable number
-    is_copy: bool = False,
     check_directory: Callable[[], None] = lambda: None,
 ) -> PartitionLog:
     """Returns an empty log that starts at `start_offset` and has no files yet; its first write creates
@@ -89,7 +88,6 @@ def plan_log(
     Its files look as after a clean stop. The log's first sync makes its names durable.
 
     Args:
-        is_copy: whether its records will be copies of another broker's (`PartitionLog.is_copy`).
         check_directory: called before the files are created; raises StorageError if they must not be.
     """
     row = SegmentRow(
@@ -101,7 +99,7 @@ def plan_log(
     )
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()
-    manifest = _manifest(identity, (row,), is_copy=is_copy)
+    manifest = _manifest(identity, (row,))
     reserved_bytes = config.reserved_segment_bytes
 
     def create() -> None:
@@ -192,7 +190,7 @@ def _read_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest | None:
     return manifest
 
 
-def _manifest(identity: LogIdentity, rows: tuple[SegmentRow, ...], *, is_copy: bool) -> Manifest:
+def _manifest(identity: LogIdentity, rows: tuple[SegmentRow, ...]) -> Manifest:
     return Manifest(
         version=1,
         generation=0,
@@ -200,7 +198,6 @@ def _manifest(identity: LogIdentity, rows: tuple[SegmentRow, ...], *, is_copy: b
         partition=identity.topic_partition.partition,
         log_start_offset=rows[0].base_offset,
         clean_offset=rows[0].base_offset,
-        is_copy=is_copy,
         segments=rows,
     )
 
@@ -251,7 +248,7 @@ def _open(
         is_as_stopped=recovery is None,
         has_unfinished_pass=manifest.has_unfinished_pass,
         copy_id=manifest.copy_id,
-        is_copy=manifest.is_copy,
+        copied_from=manifest.copied_from,
     )
     return PartitionLog(
         fs,

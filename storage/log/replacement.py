@@ -87,18 +87,22 @@ class Replacement:
         self._staged: list[CleanedSegment] = []
         self._active: Segment | None = None
 
-    def run(self, copy_id: uuid.UUID | None, *, puts_aside: bool) -> str | None:
+    def run(
+        self, copy_id: uuid.UUID | None, copied_from: uuid.UUID | None, *, puts_aside: bool
+    ) -> str | None:
         """Replace the log. See `PartitionLog.replace_with`."""
         log, copy = self._log, self._copy
         with log.commits.commit_lock, copy.commits.commit_lock:
             log.service.check_online()
             copy.service.check_online()
             with log.service.failing_with_the_disk(NoSpace, LinksRefused):
-                segments = self._prepare(copy_id, puts_aside=puts_aside)
+                segments = self._prepare(copy_id, copied_from, puts_aside=puts_aside)
             with log.service.failing_with_the_disk(), too_late_for_space():
                 return self._finish(segments)
 
-    def _prepare(self, copy_id: uuid.UUID | None, *, puts_aside: bool) -> tuple[Segment, ...]:
+    def _prepare(
+        self, copy_id: uuid.UUID | None, copied_from: uuid.UUID | None, *, puts_aside: bool
+    ) -> tuple[Segment, ...]:
         """Do steps 1 to 3. Returns the new segments, of which the last is active.
 
         Raises:
@@ -110,7 +114,7 @@ class Replacement:
             if puts_aside:
                 self._put_aside()
             self._stage()
-            return self._commit(copy_id)
+            return self._commit(copy_id, copied_from)
         except (NoSpace, LinksRefused):
             self._log.segments.is_changing = False
             try:
@@ -166,7 +170,9 @@ class Replacement:
         self._fs.rename(source, target)
         self._moved.append((source, target))
 
-    def _commit(self, copy_id: uuid.UUID | None) -> tuple[Segment, ...]:
+    def _commit(
+        self, copy_id: uuid.UUID | None, copied_from: uuid.UUID | None
+    ) -> tuple[Segment, ...]:
         """Commit the manifest that makes the staged segments the log. Returns them."""
         log, active, start_offset = self._log, self._active, self._copy.offsets.start
         assert active is not None
@@ -182,7 +188,7 @@ class Replacement:
             truncate_to=active.end_offset,
             has_foreign_states=True,
             copy_id=copy_id,
-            is_copy=self._copy.commits.is_copy,
+            copied_from=copied_from,
         )
         return segments
 

@@ -30,14 +30,16 @@ class ReplacingWorkload(Workload):
         """Of the copy that is replacing the log, or has replaced it last."""
         self.log_id: UUID | None = None
         """The log's."""
-        self.declared = {False}
-        """What a crash may leave of `PartitionLog.is_copy`."""
+        self.sources: set[UUID | None] = {None}
+        """What a crash may leave of `PartitionLog.copied_from`."""
+        self.copy_source: UUID | None = None
+        """The same, of the copy that is replacing the log."""
         self.asides: set[str] = set()
         """The logs that were put aside before."""
         self.replaced = 0
 
     def steps(self) -> list[tuple[Callable[[], None], int]]:
-        return [*super().steps(), (self.replace, 12), (self.declare_copy, 6)]
+        return [*super().steps(), (self.replace, 12), (self.remember_source, 6)]
 
     # ---------------------------------------------------------------- the step
 
@@ -46,6 +48,7 @@ class ReplacingWorkload(Workload):
         copy = self._filled_copy()
         self.copy_seen, self.puts_aside = seen_of(copy.log), self.random.random() < 0.5
         self.copy_id = UUID(int=self.replaced + 1)
+        self.copy_source = self.random.choice((None, UUID(int=102)))
         self.copy = copy
         self._swap_in(copy)
         drop_copy(self.home)
@@ -55,20 +58,20 @@ class ReplacingWorkload(Workload):
         check_files(self.home, self.log)
         self.copy = None
 
-    def declare_copy(self) -> None:
-        """Say that all records are copies, or that they are not."""
-        is_copy = self.random.random() < 0.5
-        self.declared.add(is_copy)
-        self.log.declare_copy(is_copy=is_copy)
-        self.declared = {is_copy}
+    def remember_source(self) -> None:
+        """Remember one of two sources."""
+        name = UUID(int=self.random.randrange(100, 102))
+        self.sources.add(name)
+        self.log.remember_source(name)
+        self.sources = {name}
 
     def _reopen(self, *, is_clean: bool) -> None:
         super()._reopen(is_clean=is_clean)
         if is_clean:
             self.check_beside(self.disk)
         self.find_out_what_was_left()
-        assert self.log.is_copy in self.declared
-        self.declared = {self.log.is_copy}
+        assert self.log.copied_from in self.sources
+        self.sources = {self.log.copied_from}
 
     def find_out_what_was_left(self) -> None:
         """Go by what a crash in the middle of a replacement has left."""
@@ -78,7 +81,12 @@ class ReplacingWorkload(Workload):
             self.copy = None
 
     def _swap_in(self, copy: CopiedLog) -> None:
-        aside = self.log.replace_with(copy.log, puts_aside=self.puts_aside, copy_id=self.copy_id)
+        aside = self.log.replace_with(
+            copy.log,
+            puts_aside=self.puts_aside,
+            copy_id=self.copy_id,
+            copied_from=self.copy_source,
+        )
         assert (aside is not None) == self.puts_aside
 
     def _filled_copy(self) -> CopiedLog:
@@ -106,7 +114,7 @@ class ReplacingWorkload(Workload):
         self.sequences, self.sent = copy.sequences, copy.sent
         self.changes += 1
         self.log_id = self.copy_id
-        self.declared = {True}
+        self.sources = {self.copy_source}
         self.asides |= asides(self.disk)
         self.replaced += 1
 
@@ -126,7 +134,7 @@ class ReplacingWorkload(Workload):
         content = check_content(log, self.possible())
         is_copy = self.holds_copy(disk, content, log.log_start_offset, log.log_end_offset)
         assert log.copy_id == (self.copy_id if is_copy else self.log_id)
-        assert log.is_copy in ({True} if is_copy else self.declared)
+        assert log.copied_from in ({self.copy_source} if is_copy else self.sources)
         if is_copy:
             assert seen_of(log) == self.copy_seen
             assert log.clean_offset == log.cut_offset_min == log.log_start_offset

@@ -23,6 +23,7 @@ from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from server.coordination.state_loading import feed_log, load_state
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.producer_ids import KEY as NEXT_PRODUCER_ID
+from server.metadata.reign import EPOCH_STEP
 from server.metadata.store import Put
 from server.replication.link_spec import STANDBY_LINK
 from server.runtime.executors import Executor
@@ -35,7 +36,6 @@ from server.standby.promotion import (
     begin_promotion,
     end_promotion,
 )
-from server.standby.reign import EPOCH_STEP
 from server.standby.rejoin import begin_rejoin
 from server.standby.taking_over import taking_over
 from server.topics.keys import TOPICS, topic_value

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -147,15 +148,22 @@ def id_of_the_copy_committed_later(patch: Patch) -> None:
     patch.setattr(LogCommits, "commit", careless)
 
 
-def copy_declared_in_memory_only(patch: Patch) -> None:
-    def careless(self: LogCommits, *, is_copy: bool) -> None:
-        self.is_copy = is_copy
+def source_remembered_in_memory_only(patch: Patch) -> None:
+    def careless(self: LogCommits, copied_from: UUID) -> None:
+        self.copied_from = copied_from
 
-    patch.setattr(LogCommits, "declare_copy", careless)
+    patch.setattr(LogCommits, "remember_source", careless)
 
 
-def replaced_log_not_declared_a_copy(patch: Patch) -> None:
-    _patch_commit(patch, is_copy=False)
+def source_of_the_old_log_kept_for_the_copy(patch: Patch) -> None:
+    commit = LogCommits.commit
+
+    def careless(self: LogCommits, *args: Any, **names: Any) -> None:
+        if names.get("has_foreign_states"):
+            names["copied_from"] = self.copied_from
+        commit(self, *args, **names)
+
+    patch.setattr(LogCommits, "commit", careless)
 
 
 def _patch_commit(patch: Patch, **others: Any) -> None:
@@ -210,8 +218,8 @@ BUGS = (
     old_segments_kept_after_a_crash,
     manifest_does_not_say_that_the_states_are_foreign,
     id_of_the_copy_committed_later,
-    copy_declared_in_memory_only,
-    replaced_log_not_declared_a_copy,
+    source_remembered_in_memory_only,
+    source_of_the_old_log_kept_for_the_copy,
     old_segments_kept,
     aside_named_before_the_commit,
     aside_not_synced,

@@ -73,7 +73,7 @@ def begin_copy(home: LogHome, log: PartitionLog, start_offset: int) -> Partition
     opening = home.opening(epoch=log.leader_epoch, is_clean=False, now_ms=0)
     opening = dataclasses.replace(opening, on_failure=fail)
     start = Offset(start_offset)
-    copy = plan_log(home.fs, identity, log.config, opening, start_offset=start, is_copy=True)
+    copy = plan_log(home.fs, identity, log.config, opening, start_offset=start)
     copy.new_files.make()
     _ = copy.epochs, copy.producers
     return copy

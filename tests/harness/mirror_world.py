@@ -107,9 +107,7 @@ class StartCounter:
         identity = replace(log.identity, directory=copy_directory(log.directory))
         self._of.fs.remove_tree(identity.directory)
         made = opening(now_ms=self._of.now_ms, leader_epoch=log.leader_epoch)
-        copy = plan_log(
-            self._of.fs, identity, log.config, made, start_offset=start_offset, is_copy=True
-        )
+        copy = plan_log(self._of.fs, identity, log.config, made, start_offset=start_offset)
         copy.new_files.make()
         _ = copy.epochs, copy.producers
         return copy
@@ -453,6 +451,14 @@ class MirrorWorld:
     def _rules(self, target: Target) -> dict[str, bool]:
         """Returns further arguments of the judgement."""
         return {}
+
+    def name_of(self, mirror: Mirror) -> uuid.UUID | None:
+        """Returns the source's name for the mirror's log."""
+        return None
+
+    def may_have_own(self, mirror: Mirror) -> bool:
+        """Returns whether the mirror has led."""
+        return False
 
     def leader_epoch(self, mirror: Mirror) -> Epoch:
         """Returns the source's leader epoch as the link knows it."""

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from uuid import UUID
 
 from protocol.wire.numbers import Offset
 from server.replication.link_spec import ASIDE
-from server.replication.resync import begins_by_itself, may_go_aside
+from server.replication.mirror import Mirror
+from server.replication.resync import begins_by_itself, needs_aside
 from server.replication.state_table import Guard
 from server.replication.target import Target
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
 from tests.harness.compacted_log import opening, records_of
 from tests.harness.mirror_world import SMALL, MirrorWorld
+
+NAME = UUID(int=99)
+"""The source's."""
 
 
 class RejoiningWorld(MirrorWorld):
@@ -56,10 +61,10 @@ class RejoiningWorld(MirrorWorld):
             mirror.cause,
             has_failed=mirror.resyncs_started > mirror.resyncs_completed,
             has_aside=bool(self.asides())
-            and may_go_aside(
+            and needs_aside(
                 mirror.cause,
                 is_compacted=mirror.log.config.is_compacted,
-                is_copy=mirror.log.is_copy,
+                may_have_own=self.may_have_own(mirror),
             ),
         ):
             assert mirror.cause is not None
@@ -70,8 +75,14 @@ class RejoiningWorld(MirrorWorld):
         """The new primary loses nothing."""
 
     def _rules(self, target: Target) -> dict[str, bool]:
-        may_have_own = not (target.log.is_copy or target.is_empty)
-        return {"may_cut": False, "may_have_own": may_have_own}
+        is_own = target is self.mirror.own and not target.is_empty
+        return {"may_cut": False, "may_have_own": is_own and self.may_have_own(self.mirror)}
+
+    def name_of(self, mirror: Mirror) -> UUID | None:
+        return NAME
+
+    def may_have_own(self, mirror: Mirror) -> bool:
+        return mirror.log.copied_from != NAME
 
     def asides(self) -> list[PartitionLog]:
         """Returns the logs that resyncs have put aside."""

@@ -92,6 +92,7 @@ async def test_what_a_link_has_created_is_known_after_a_restart(tmp_path: Path) 
             target.broker.replication._store,
             target.broker.topics,
             target.broker.replication._make_link,
+            target.broker.replication._finish_log,
         )
         await restarted.open()
         await restarted.pause(LINK, is_paused=False)

@@ -11,6 +11,7 @@ import pytest
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from server.client.access import Access
+from server.metadata.reign import EPOCH_STEP
 from server.replication.findings import SourceAnswer, Verdict
 from server.replication.link_source import LinkSource
 from server.replication.source_topics import FoundTopic, FoundTopics
@@ -35,19 +36,28 @@ async def world_with(records: int) -> MirrorWorld:
     return world
 
 
-def source_of(world: MirrorWorld, *, may_have_own: bool) -> LinkSource:
+def source_of(
+    world: MirrorWorld, *, has_led: bool, leader_id: int = 2, leader_epoch: int = 3
+) -> LinkSource:
     topics: Any = Topics()
     source = LinkSource(
         topics,
         Access(),
         is_standby=True,
-        may_have_own=may_have_own,
+        follower="standby.x" if has_led else None,
         sparse_level=lambda: 1,
         now_ms=lambda: world.now_ms,
     )
     name = world.copy.log.topic_partition.topic
     facts = replace(TOPIC, deletes=True)
-    found = FoundTopic(name=name, facts=facts, overrides={}, leaders={0: "a:1"}, leader_epochs={})
+    found = FoundTopic(
+        name=name,
+        facts=facts,
+        overrides={},
+        leaders={0: "a:1"},
+        leader_epochs={0: leader_epoch},
+        leader_ids={0: leader_id},
+    )
     source.found = FoundTopics(cluster_id="c", topics={name: found})
     return source
 
@@ -58,7 +68,7 @@ STARTS_LATER = SourceAnswer(
 
 
 @pytest.mark.parametrize(
-    ("may_have_own", "is_copy", "records", "expected"),
+    ("has_led", "is_copy", "records", "expected"),
     [
         (False, False, 3, Guard.STARTS_LATER),
         (True, True, 3, Guard.STARTS_LATER),
@@ -68,15 +78,51 @@ STARTS_LATER = SourceAnswer(
     ids=["has-not-led", "is-a-copy", "is-empty", "may-have-its-own"],
 )
 async def test_a_log_that_may_have_records_of_its_own_does_not_start_over(
-    may_have_own: bool, is_copy: bool, records: int, expected: Guard
+    has_led: bool, is_copy: bool, records: int, expected: Guard
 ) -> None:
     """They would be the last copy of what this broker has acknowledged as a primary."""
     world = await world_with(records)
-    world.copy.log.declare_copy(is_copy=is_copy)
+    source = source_of(world, has_led=has_led)
+    if is_copy:
+        name = source.name_of(world.mirror)
+        assert name is not None
+        world.copy.log.remember_source(name)
 
-    verdict = source_of(world, may_have_own=may_have_own).judge(world.mirror, STARTS_LATER)
+    verdict = source.judge(world.mirror, STARTS_LATER)
 
     assert verdict.guard is expected
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        ({}, True),
+        ({"leader_epoch": 40}, True),
+        ({"leader_epoch": EPOCH_STEP + 3}, False),
+        ({"leader_id": 3}, False),
+    ],
+    ids=["the-same", "started-again", "promoted-since", "another-broker"],
+)
+async def test_a_copy_of_one_source_may_have_records_that_another_never_had(
+    other: dict[str, int], is_same: bool
+) -> None:
+    world = await world_with(3)
+    name = source_of(world, has_led=True).name_of(world.mirror)
+    assert name is not None
+    world.copy.log.remember_source(name)
+
+    later_source = source_of(world, has_led=True, **other)
+
+    assert later_source.may_have_own(world.mirror) is not is_same
+    assert (later_source.name_of(world.mirror) == name) is is_same
+
+
+async def test_a_source_without_a_leader_has_no_name() -> None:
+    world = await world_with(3)
+    source = source_of(world, has_led=True)
+    source.found = FoundTopics(cluster_id="c")
+    assert source.name_of(world.mirror) is None
+    assert source.may_have_own(world.mirror)
 
 
 def later(offset: int) -> Verdict:

@@ -230,7 +230,7 @@ def trust_in_a_source_that_has_forgotten_its_epochs(monkeypatch: pytest.MonkeyPa
 
 def copies_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose at each start whether the log is a copy."""
-    monkeypatch.setattr(LogCommits, "is_copy", property(lambda _: False, lambda *_: None))
+    monkeypatch.setattr(LogCommits, "copied_from", property(lambda _: None, lambda *_: None))
 
 
 REJOIN_FAULTS: dict[Fault, int] = {

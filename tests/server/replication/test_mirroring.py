@@ -23,6 +23,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRespon
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from server.client.errors import Misconfigured
 from server.client.broker_client import BrokerClient
 from server.client.pauses import Pacing
 from server.coordination.groups.group_entry import GroupEntry
@@ -623,10 +624,8 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
         await until_equal(source, target)
         ours = target.log("t")
         assert ours.last_stable_offset == 0, "readers of committed records wait for the end"
-        assert ours.is_copy
         assert await target.broker.replication.promote("t", is_forced=False) == []
 
-        assert not ours.is_copy
         assert ours.last_stable_offset == ours.high_watermark == 2
         read = ours.reader.read(
             Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
@@ -640,6 +639,36 @@ async def test_promoting_ends_open_transactions_and_makes_an_ordinary_topic(tmp_
         # Our own cluster gives the same producer id to another client.
         own = batch_of([(b"k", b"own")], producer_id=9, producer_epoch=0, base_sequence=0)
         await target.produce("t", own)
+
+
+@pytest.mark.parametrize("is_broken", [False, True], ids=["no-source", "broken-link"])
+async def test_a_mirror_whose_source_is_gone_since_the_start_is_promoted_only_by_force_and_is_whole(
+    tmp_path: Path, is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link has not met its mirrors yet: their open transactions would never end."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t")
+        await produce_as(source, 8, [b"open"], is_transactional=True)
+        await link(target, source)
+        await until_equal(source, target)
+    if is_broken:
+        monkeypatch.setattr(link_module.Link, "__init__", misconfigured)
+    async with serving_broker(tmp_path / "target") as target:
+        with pytest.raises(LinkRefused) as refused:
+            await target.broker.replication.promote("t", is_forced=False)
+        (reason,) = refused.value.missing
+        assert "unknown" in reason
+        assert len(await target.broker.replication.promote("t", is_forced=True)) == 1
+
+        log = target.log("t")
+        assert log.last_stable_offset == log.high_watermark == 2
+        found = target.broker.topics.get("t")
+        assert found is not None
+        assert not found.config.is_mirror
+
+
+def misconfigured(*_: object, **__: object) -> None:
+    raise Misconfigured("a file of its client properties is gone")
 
 
 async def test_promotion_names_what_is_missing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from server.replication.resync import (
     begins_by_itself,
     goes_aside,
     is_complete,
-    may_go_aside,
+    needs_aside,
     progress,
     refusal_of_resync,
 )
@@ -92,29 +92,30 @@ def test_the_old_log_is_put_aside_unless_the_source_has_all_that_cleaning_here_w
     memory: ResyncMemory, is_compacted: bool, new: Place, expected: bool
 ) -> None:
     old = place(10, (0, 0))
-    assert goes_aside(memory, old, new, is_compacted=is_compacted, is_copy=True) is expected
-    assert goes_aside(memory, old, new, is_compacted=is_compacted, is_copy=False)
+    assert goes_aside(memory, old, new, is_compacted=is_compacted, may_have_own=False) is expected
+    assert goes_aside(memory, old, new, is_compacted=is_compacted, may_have_own=True)
 
 
 def test_an_empty_old_log_has_no_records_of_its_own() -> None:
     new = place(5, (1, 0))
-    assert not goes_aside(LOST_TOMBSTONES, place(0), new, is_compacted=True, is_copy=True)
+    assert not goes_aside(LOST_TOMBSTONES, place(0), new, is_compacted=True, may_have_own=False)
 
 
 @pytest.mark.parametrize(
-    ("cause", "is_compacted", "is_copy", "expected"),
+    ("cause", "is_compacted", "may_have_own", "expected"),
     [
-        (Guard.MISSED_TOMBSTONES, True, True, False),
-        (Guard.MISSED_TOMBSTONES, True, False, True),
-        (Guard.MISSED_TOMBSTONES, False, True, True),
-        (Guard.RECORDS_GONE, True, True, True),
-        (None, True, True, True),
+        (Guard.MISSED_TOMBSTONES, True, False, False),
+        (Guard.MISSED_TOMBSTONES, True, True, True),
+        (Guard.MISSED_TOMBSTONES, False, False, True),
+        (Guard.RECORDS_GONE, True, False, True),
+        (None, True, False, True),
     ],
 )
-def test_only_a_copy_that_is_cleaned_as_the_source_is_cannot_have_to_be_put_aside(
-    cause: Guard | None, is_compacted: bool, is_copy: bool, expected: bool
+def test_only_a_copy_that_is_cleaned_as_the_source_is_need_not_be_put_aside(
+    cause: Guard | None, is_compacted: bool, may_have_own: bool, expected: bool
 ) -> None:
-    assert may_go_aside(cause, is_compacted=is_compacted, is_copy=is_copy) is expected
+    found = needs_aside(cause, is_compacted=is_compacted, may_have_own=may_have_own)
+    assert found is expected
 
 
 @pytest.mark.parametrize(

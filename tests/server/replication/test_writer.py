@@ -17,7 +17,7 @@ from server.replication.state_table import Event, MirrorState
 from tests.harness import mirror_world
 from tests.harness.log_builder import batch_of
 from tests.harness.mirror_world import MirrorWorld
-from tests.harness.rejoining_world import RejoiningWorld
+from tests.harness.rejoining_world import NAME, RejoiningWorld
 
 
 async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
@@ -52,63 +52,89 @@ async def test_a_cut_whose_copier_is_cancelled_ends() -> None:
     assert was_locked, "the thread still truncates"
 
 
-async def taken_by_an_old_primary(seed: int = 5) -> MirrorWorld:
-    """Returns a world whose mirror has led, but has no records of its own, and its first answer's."""
+async def followed_by_an_old_primary(seed: int = 5) -> RejoiningWorld:
+    """Returns a world whose mirror has led, but has no records of its own."""
     world = RejoiningWorld(seed)
     assert not world.own
     assert world.copy.log.log_end_offset > 0
-    assert not world.copy.log.is_copy
+    assert world.copy.log.copied_from is None
     return world
 
 
-async def test_a_log_becomes_a_copy_with_the_first_answer_that_shows_it() -> None:
-    world = await taken_by_an_old_primary()
+async def test_a_log_remembers_its_source_with_the_first_answer_that_shows_it() -> None:
+    world = await followed_by_an_old_primary()
 
     await world._fetch(is_lost=False)
 
-    assert world.copy.log.is_copy
+    assert world.copy.log.copied_from == NAME
     world._restart_copy()
-    assert world.copy.log.is_copy
+    assert world.copy.log.copied_from == NAME
 
 
-async def test_a_full_disk_postpones_that_a_log_becomes_a_copy() -> None:
-    world = await taken_by_an_old_primary()
+async def test_a_full_disk_postpones_that_a_log_remembers_its_source() -> None:
+    world = await followed_by_an_old_primary()
     world.copy.fs.faults.fail("write", errno.ENOSPC, path="/0/manifest")
 
     await world._fetch(is_lost=False)
 
-    assert not world.copy.log.is_copy
+    assert world.copy.log.copied_from is None
     assert world.mirror.state is MirrorState.COPYING
     world._pass_time(JUDGE_EVERY_MS)
     await world._fetch(is_lost=False)
-    assert world.copy.log.is_copy
+    assert world.copy.log.copied_from == NAME
 
 
-async def test_a_promotion_waits_for_a_log_to_become_a_copy_before_it_ends_that() -> None:
-    """Otherwise the log of a broker that leads would pass for a copy."""
-    world = await taken_by_an_old_primary()
-    mirror, log, is_done = world.mirror, world.copy.log, asyncio.Event()
-    at_once = world.writer._disk
+async def test_a_promotion_waits_for_a_log_that_remembers_its_source() -> None:
+    world = await followed_by_an_old_primary()
+    mirror, log = world.mirror, world.copy.log
+    reached, is_done = asyncio.Event(), asyncio.Event()
+    at_once, done = world.writer._disk, list[str]()
 
     class Slow:
         async def run(self, work: Any, *args: Any, **kwargs: Any) -> Any:
-            if kwargs == {"is_copy": True}:
+            if work == log.remember_source:
+                reached.set()
                 await is_done.wait()
+                done.append("remembered")
             return await at_once.run(work, *args, **kwargs)
 
     disk: Any = Slow()
     world.writer._disk = disk
-    copier = asyncio.create_task(world.writer.declare_copy(mirror, mirror.own))
-    await asyncio.sleep(0)
+    copier = asyncio.create_task(world.writer.remember_source(mirror, NAME))
+    await reached.wait()
     copier.cancel()
     mirror.happened(Event.STOP)
     promotion = asyncio.create_task(world.writer.finish(mirror))
+    promotion.add_done_callback(lambda _: done.append("promoted"))
     await asyncio.sleep(0)
     is_done.set()
     await asyncio.gather(copier, promotion, return_exceptions=True)
+    await asyncio.sleep(0)
 
-    assert promotion.exception() is None
-    assert not log.is_copy
+    assert done == ["remembered", "promoted"]
+
+
+@pytest.mark.parametrize("answers", [3, 6])
+async def test_a_full_disk_is_tried_again_after_growing_pauses(answers: int) -> None:
+    """The source sends what does not fit each time."""
+    world = MirrorWorld(seed=0)
+    for number in range(3):
+        world.source.append((b"k", b"%d" % number))
+    world._remember(0)
+    waits = []
+    for _ in range(answers):
+        while world.mirror.state is not MirrorState.RETRYING:
+            world.copy.fs.faults.space = 0
+            await world._fetch(is_lost=False)
+        due_ms = world.mirror.next_attempt_ms
+        assert due_ms is not None
+        waits.append(due_ms - world.now_ms)
+        world._pass_time(waits[-1])
+    assert world.mirror.attempts == answers
+    assert waits[-1] > 1.2 ** (answers - 1) * waits[0]
+    world.copy.fs.faults.heal()
+    await world.settle()
+    assert world.mirror.attempts == 0
 
 
 async def test_an_empty_answer_of_a_topic_that_is_not_compacted_is_no_gap(

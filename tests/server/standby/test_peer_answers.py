@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server.metadata.reign import EPOCH_STEP
 from server.standby.peer_answers import (
     Peer,
     PeerFound,
@@ -14,7 +15,6 @@ from server.standby.peer_answers import (
     counted,
     successor,
 )
-from server.standby.reign import EPOCH_STEP
 
 LOST = PeerLost(address="c:1", reason="no answer within 2 s")
 

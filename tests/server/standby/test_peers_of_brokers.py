@@ -19,11 +19,11 @@ from replog.trigger import CompactionSettings
 from server.client.pauses import Pacing
 from server.config.broker_configs import BrokerConfigs
 from server.metadata.log import MetadataLog
+from server.metadata.reign import EPOCH_STEP
 from server.net.listener import ListenError
 from server.standby import peer_wait
 from server.standby import peers as peers_module
 from server.standby.fence import Fence, Waiting
-from server.standby.reign import EPOCH_STEP
 from storage.files.errors import DiskError
 from storage.files.local_files import LocalFileSystem
 from tests.harness.broker_process import free_ports

@@ -13,6 +13,7 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.formats.manifest import (
     CHECKSUM,
+    COPIED_FROM,
     COPY_ID,
     FLAG_CLEANED,
     HEADER,
@@ -42,8 +43,8 @@ MANIFESTS = st.builds(
     has_aborted_file=st.booleans(),
     has_unfinished_pass=st.booleans(),
     has_foreign_states=st.booleans(),
-    is_copy=st.booleans(),
     copy_id=st.none() | st.uuids().filter(lambda each: each.int != 0),
+    copied_from=st.none() | st.uuids().filter(lambda each: each.int != 0),
     segments=st.lists(ROWS, max_size=4).map(tuple),
 )
 
@@ -100,6 +101,16 @@ def test_id_of_a_copy_lengthens_the_header() -> None:
     assert decode_manifest(data, "m") == copied
 
 
+def test_source_of_the_records_follows_the_id_of_a_copy() -> None:
+    """An earlier release skips it, and its next commit drops it."""
+    known = replace(EXAMPLE, copied_from=uuid.UUID(int=11))
+    data = encode_manifest(known)
+    assert data[4:12] == struct.pack(">HHHH", 1, 108, 104, 0)
+    assert data[76:108] == bytes(16) + uuid.UUID(int=11).bytes
+    assert data[108:-8] == encode_manifest(EXAMPLE)[76:-8]
+    assert decode_manifest(data, "m") == known
+
+
 def test_any_flipped_bit_and_any_cut_is_damage() -> None:
     data = encode_manifest(EXAMPLE)
     for position in range(len(data)):
@@ -114,8 +125,9 @@ def test_any_flipped_bit_and_any_cut_is_damage() -> None:
 def test_longer_header_and_rows_of_a_later_release_are_read() -> None:
     known = encode_manifest(EXAMPLE)
     header = bytearray(known[: HEADER.size])
-    struct.pack_into(">HH", header, 6, HEADER.size + COPY_ID.size + 16, ROW.size + 8)
-    body = bytes(header) + COPY_ID.pack(b"") + b"h" * 16
+    ids = COPY_ID.pack(b"") + COPIED_FROM.pack(b"")
+    struct.pack_into(">HH", header, 6, HEADER.size + len(ids) + 16, ROW.size + 8)
+    body = bytes(header) + ids + b"h" * 16
     for start in range(HEADER.size, len(known) - CHECKSUM.size, ROW.size):
         body += known[start : start + ROW.size] + b"r" * 8
     data = body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))

@@ -1,9 +1,10 @@
-"""What a log's manifest says of the log as a whole: whether all its records are copies."""
+"""What a log's manifest says of the log as a whole: which source had all its records."""
 
 from __future__ import annotations
 
 import errno
 from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
+FIRST, SECOND = UUID(int=1), UUID(int=2)
 MANIFEST = "/data/orders/0/manifest"
 
 
@@ -33,65 +35,65 @@ def append(log: PartitionLog, count: int = 3) -> None:
     log.advance_high_watermark(log.sync())
 
 
-def test_a_log_is_no_copy_until_that_is_declared_and_the_declaration_is_durable() -> None:
+def test_a_log_has_no_known_source_until_one_is_remembered_durably() -> None:
     disk, _, log = made()
-    assert not log.is_copy
-    for is_copy in (True, False, True):
-        log.declare_copy(is_copy=is_copy)
-        assert log.is_copy is is_copy
-        assert after_power_cut(disk).is_copy is is_copy
+    assert log.copied_from is None
+    for name in (FIRST, SECOND):
+        log.remember_source(name)
+        assert log.copied_from == name
+        assert after_power_cut(disk).copied_from == name
 
 
-def test_a_log_that_was_declared_a_copy_stays_one_whatever_else_is_committed() -> None:
+def test_a_source_stays_remembered_whatever_else_is_committed() -> None:
     _, home, log = made()
-    log.declare_copy(is_copy=True)
+    log.remember_source(FIRST)
     append(log, 6)
     log.roll(0)
     log.delete_records(Offset(2))
     log.truncate_to(Offset(4))
-    assert log.is_copy
+    assert log.copied_from == FIRST
     log.truncate_fully_and_start_at(Offset(9))
-    assert log.is_copy
+    assert log.copied_from == FIRST
     append(log)
     log.close()
     for is_clean in (True, False):
         found = home.open(is_clean=is_clean)
-        assert (found.is_copy, found.log_end_offset) == (True, 12)
+        assert (found.copied_from, found.log_end_offset) == (FIRST, 12)
 
 
-def test_a_declaration_that_repeats_what_is_known_writes_nothing() -> None:
+def test_what_is_remembered_already_writes_nothing() -> None:
     disk, _, log = made()
-    log.declare_copy(is_copy=True)
+    log.remember_source(FIRST)
     done: list[str] = []
     disk.on_operation = lambda action, path: done.append(f"{action} {path}")
-    log.declare_copy(is_copy=True)
+    log.remember_source(FIRST)
     assert done == []
 
 
-def test_a_declaration_that_a_full_disk_refuses_changes_nothing() -> None:
+def test_a_full_disk_leaves_what_was_remembered_before() -> None:
     disk, _, log = made()
     disk.faults.fail("write", errno.ENOSPC, path="/0/manifest")
     with pytest.raises(NoSpace):
-        log.declare_copy(is_copy=True)
-    assert (log.is_copy, log.offline_reason) == (False, None)
+        log.remember_source(FIRST)
+    assert (log.copied_from, log.offline_reason) == (None, None)
     append(log)
-    assert not after_power_cut(disk).is_copy
-    log.declare_copy(is_copy=True)
-    assert after_power_cut(disk).is_copy
+    assert after_power_cut(disk).copied_from is None
+    log.remember_source(FIRST)
+    assert after_power_cut(disk).copied_from == FIRST
 
 
-def test_a_log_out_of_service_is_not_declared() -> None:
+def test_a_log_out_of_service_remembers_nothing() -> None:
     _, _, log = made()
     log.go_offline("a reason")
     with pytest.raises(LogOffline):
-        log.declare_copy(is_copy=True)
-    assert not log.is_copy
+        log.remember_source(FIRST)
+    assert log.copied_from is None
 
 
-def test_nobody_knows_whose_records_are_in_a_log_without_its_manifest() -> None:
+def test_a_log_without_its_manifest_has_no_known_source() -> None:
     disk, _, log = made()
     append(log)
-    log.declare_copy(is_copy=True)
+    log.remember_source(FIRST)
     disk.write_bytes(MANIFEST, b"damaged")
     found = after_power_cut(disk)
-    assert (found.is_copy, found.log_end_offset) == (False, 3)
+    assert (found.copied_from, found.log_end_offset) == (None, 3)

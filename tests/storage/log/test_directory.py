@@ -188,22 +188,6 @@ def test_created_log_is_there_after_a_crash_and_after_a_stop() -> None:
     assert len(read_all(directory.open_log(ORDERS, TOPIC_ID, SMALL))) == 6
 
 
-def test_new_log_of_a_mirror_is_a_copy_until_its_topic_is_promoted() -> None:
-    disk = MemoryFileSystem()
-    directory = opened(disk)
-    mirrored = dataclasses.replace(SMALL, mirror_link="link")
-    planned, _ = directory.plan_logs("orders", TOPIC_ID, mirrored, [0, 1])
-    planned.new_files.make()
-    assert planned.is_copy
-    assert not directory.plan_logs("others", uuid.UUID(int=4), SMALL, [0])[0].is_copy
-    planned.close()
-    directory.close()
-    # As if the topic was promoted after a backup of its files.
-    for config, expected in ((mirrored, True), (SMALL, False), (mirrored, False)):
-        disk = disk.after_crash(Loss.NOTHING, Random(0))
-        assert opened(disk).open_log(ORDERS, TOPIC_ID, config).is_copy is expected
-
-
 def test_log_that_was_never_written_to_is_as_a_clean_stop_leaves_it() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
