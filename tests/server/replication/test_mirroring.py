@@ -23,8 +23,8 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRespon
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
-from server.client.errors import Misconfigured
 from server.client.broker_client import BrokerClient
+from server.client.errors import Misconfigured
 from server.client.pauses import Pacing
 from server.coordination.groups.group_entry import GroupEntry
 from server.metadata.features import SPARSE_LOG
