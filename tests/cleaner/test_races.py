@@ -22,9 +22,9 @@ from tests.harness.compacted_log import CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
 
 IS_SOAK = "KOMPAKT_SOAK" in os.environ
-STRIDE = 1 if IS_SOAK else 4
+STRIDE = 1 if IS_SOAK else 7
 """Run every n-th step of a pass over a log that was cleaned before or has transactions."""
-STRIDE_BESIDE = 1 if IS_SOAK else 11
+STRIDE_BESIDE = 1 if IS_SOAK else 17
 """Run every n-th step of a pass that the event must not end."""
 SAMPLES = 2000 if IS_SOAK else 20
 """Run every n-th of the thousands of schedules with two switches."""
