@@ -20,7 +20,7 @@ pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`
 
 # Number of processes that share the test files; 0 runs them in this process, sorted by name. Three
 # keep two cores busy: a fourth saves 3 % of the time, and makes every test slower.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

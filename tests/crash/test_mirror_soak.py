@@ -55,7 +55,7 @@ from tests.harness.typed_commands import TypedCommands
 from tests.harness.verification import errors_in
 
 IS_SOAK = "KOMPAKT_SOAK" in os.environ
-RECORDS = int(os.environ.get("KOMPAKT_MIRROR_RECORDS", "5000000" if IS_SOAK else "60000"))
+RECORDS = int(os.environ.get("KOMPAKT_MIRROR_RECORDS", "5000000" if IS_SOAK else "100000"))
 KILLS = int(os.environ.get("KOMPAKT_MIRROR_SOAK_KILLS", "200" if IS_SOAK else "5"))
 RECORDS_OF_KAFKA, KILLS_BESIDE_KAFKA = RECORDS // 4, max(KILLS // 2, 1)
 RECORDS_A_KEY = 100
