@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.harness.clients import CODECS, produce_when_there_is_room
 from tests.harness.keyed_writer import SECONDS_MAX, insist, settings
@@ -167,6 +168,13 @@ class _Kind:
 
     def learn_partitions(self, topic: TracedTopic) -> None:
         """Wait until the producer knows all partitions of a topic."""
+        deadline_s = time.monotonic() + SECONDS_MAX
         while self._known.get(topic.name, 0) < topic.partitions:
-            found = self.producer.list_topics(topic.name, timeout=SECONDS_MAX)
+            try:
+                found = self.producer.list_topics(topic.name, timeout=SECONDS_MAX)
+            except KafkaException:
+                # It fails at once if the broker is killed while it is asked.
+                if time.monotonic() > deadline_s:
+                    raise
+                continue
             self._known[topic.name] = len(found.topics[topic.name].partitions)
