@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.wire.numbers import Offset
-from storage.files.errors import DiskError, NoSpace, SwapRefused
+from storage.files.errors import NoSpace, SwapRefused
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, SEGMENT_KINDS
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow
 from storage.log.commits import LogCommits
-from storage.log.log_service import LogService
+from storage.log.log_service import LogService, too_late_for_space
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import SegmentList, check_swap, swapped
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter, discard_staged
@@ -148,11 +148,9 @@ class LogCleaning:
 
     def _place(self, cleaned: Sequence[CleanedSegment]) -> None:
         """Give the files of committed segments their names. Raises DiskError."""
-        try:
+        # The manifest lists these names already.
+        with too_late_for_space():
             _place_files(self._fs, self._identity.directory, cleaned)
-        except NoSpace as error:
-            # A retry cannot wait for space: the manifest lists these names already.
-            raise DiskError(error.action, error.path, error.errno, "after the commit") from error
 
     def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None:
         """Move the clean offset if no segment has to change for it. A worker thread.

@@ -365,7 +365,7 @@ class LogCommits:
                 truncate_to=cut.end_offset,
             )
         except NoSpace:
-            self._list.is_changing = False
+            self._list.end_change()
             new.files.remove()
             raise
 
@@ -379,7 +379,7 @@ class LogCommits:
         self._fs.sync_directory(self._identity.directory)
         self._states.truncate_from_end(cut.kept, cut.end_offset, start_offset=start_offset)
         self.commit(self._list.segments)
-        self._list.is_changing = False
+        self._list.end_change()
 
     def remove_unlisted(self) -> None:
         """Remove segment files that the manifest does not list. The caller holds `commit_lock`.

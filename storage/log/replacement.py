@@ -116,7 +116,7 @@ class Replacement:
             self._stage()
             return self._commit(copy_id, copied_from)
         except (NoSpace, LinksRefused):
-            self._log.segments.is_changing = False
+            self._log.segments.end_change()
             try:
                 self._undo()
             except NoSpace as error:
@@ -210,5 +210,5 @@ class Replacement:
         log.states.write_replaced(segments[-1].end_offset)
         self._fs.sync_directory(log.identity.directory)
         log.commits.commit(segments)
-        log.segments.is_changing = False
+        log.segments.end_change()
         return aside

@@ -268,6 +268,10 @@ class SegmentList:
             self.generation += 1
             self.is_changing = True
 
+    def end_change(self) -> None:
+        """Let passes be planned again."""
+        self.is_changing = False
+
     def replace(
         self,
         segments: tuple[Segment, ...],

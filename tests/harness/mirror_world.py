@@ -225,7 +225,7 @@ class MirrorWorld:
                 self._write()
                 if self.operator is not None:
                     self._resync(self.operator)
-                self._tend_by_itself()
+                await self._tend_by_itself()
             if self.mirror.state not in (MirrorState.CHECKING, MirrorState.COPYING):
                 self.mirror.happened(Event.RESUME)
             await self._fetch(is_lost=False)
@@ -261,7 +261,7 @@ class MirrorWorld:
             self.mirror.happened(Event.RESUME)
         else:
             self._elect()
-        self._tend_by_itself()
+        await self._tend_by_itself()
         if self.trims and self.random.random() < 0.1:
             self._trim()
         if self.operator is not None:
@@ -292,7 +292,7 @@ class MirrorWorld:
         puts_aside = not needs or operator.random() < 0.2
         mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
 
-    def _tend_by_itself(self) -> None:
+    async def _tend_by_itself(self) -> None:
         """Do what the link does without an operator."""
 
     def _pass_time(self, by_ms: int) -> None:

@@ -12,8 +12,7 @@ from uuid import UUID
 from protocol.wire.numbers import Offset
 from server.replication.link_spec import ASIDE
 from server.replication.mirror import Mirror
-from server.replication.resync import begins_by_itself, needs_aside
-from server.replication.state_table import Guard
+from server.replication.new_copies import NewCopies
 from server.replication.target import Target
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
@@ -52,24 +51,10 @@ class RejoiningWorld(MirrorWorld):
         if self.trims and self.random.random() < 0.5:
             self._trim()
 
-    def _tend_by_itself(self) -> None:
-        """Begin a resync as the link of a rejoining standby does."""
-        mirror = self.mirror
-        if begins_by_itself(
-            ASIDE,
-            mirror.state,
-            mirror.cause,
-            has_failed=mirror.resyncs_started > mirror.resyncs_completed,
-            has_aside=bool(self.asides())
-            and needs_aside(
-                mirror.cause,
-                is_compacted=mirror.log.config.is_compacted,
-                may_have_own=self.may_have_own(mirror),
-            ),
-        ):
-            assert mirror.cause is not None
-            puts_aside = mirror.cause is not Guard.MISSED_TOMBSTONES
-            mirror.begin_resync(mirror.cause, puts_aside=puts_aside)
+    async def _tend_by_itself(self) -> None:
+        mirrors = {self.mirror.log.topic_partition: self.mirror}
+        copies = NewCopies(mirrors, self.writer, self.may_have_own)
+        await copies.begin_by_themselves(ASIDE, again=True)
 
     def _elect(self) -> None:
         """The new primary loses nothing."""
