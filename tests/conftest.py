@@ -3,6 +3,7 @@ that belongs to the event loop's thread is checked, here and in the brokers that
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Generator
@@ -72,6 +73,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
     last = len(ranks)
     items.sort(key=lambda item: ranks.get(item.path, ranks.get(item.path.parent, last)))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector leave out the tests, a million objects that stay, and look less often: a tenth of
+    the processor time of the quick tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]

@@ -102,6 +102,8 @@ class ConsumerClient:
     """While this is set, it does not revoke partitions."""
     has_to_say_all: bool = True
     answer: HeartbeatAnswer = field(default_factory=HeartbeatAnswer)
+    is_unaware = False
+    """A client of this protocol owns nothing when it joins again."""
 
     def beat(self, *, is_lost: bool = False) -> HeartbeatAnswer:
         """Send one heartbeat. If `is_lost`, the client does not get the answer."""
@@ -177,6 +179,9 @@ class ClassicClient:
     has_joined: bool = False
     revision: int = -1
     """The topics' revision as it knows it: clients of this protocol watch the topics themselves."""
+    is_unaware: bool = False
+    """It was fenced and has become a member again by its old id, as in Kafka, but the answer was lost: it
+    still believes that it owns what it had."""
     code: ErrorCode = ErrorCode.NONE
 
     @property
@@ -192,11 +197,14 @@ class ClassicClient:
             return Joined()
         if self.is_eager:
             self.owned = set()
+        was_fenced = self.member_id not in self.world.group.data.members
         joined = self._join()
         self.code = joined.error_code
         if joined.error_code:
-            self.owned = set()
-        elif not is_lost:
+            self.owned, self.is_unaware = set(), False
+        elif is_lost:
+            self.is_unaware |= was_fenced and bool(self.owned)
+        else:
             self.generation, self.revision = joined.generation, self.world.topics.revision
             self._sync()
         return joined
@@ -211,7 +219,7 @@ class ClassicClient:
     def _heard(self, code: ErrorCode) -> None:
         self.has_joined = code is ErrorCode.NONE
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            self.owned = set()
+            self.owned, self.is_unaware = set(), False
 
     def _join(self) -> Joined:
         known = {topic.id: topic.name for topic in self.world.topics.all()}
@@ -243,6 +251,7 @@ class ClassicClient:
         self._heard(value.error_code)
         if value.error_code:
             return
+        self.is_unaware = False
         topics = self.world.topics
         assigned = decode_assignment(value.assignment).assigned_partitions
         before, self.owned = (

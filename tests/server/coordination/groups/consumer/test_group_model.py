@@ -188,7 +188,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         believed = Counter(
             part
             for client in self.living
-            if client.member_id in members
+            if client.member_id in members and not client.is_unaware
             for part in client.owned
             if self.world.topics.by_id(part[0]) is not None
         )

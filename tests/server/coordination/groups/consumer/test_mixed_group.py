@@ -75,6 +75,26 @@ def test_who_falls_silent_is_fenced_after_the_session_that_it_has_asked_for() ->
     assert not world.group.data.members
 
 
+def test_who_was_fenced_may_join_by_its_old_id_and_owns_nothing_yet() -> None:
+    # Kafka's classicGroupJoinToConsumerGroup creates a member for any id. If its answer is lost,
+    # the client believes that it owns what it had, as it did while it was silent.
+    world = world_of(4)
+    classic, consumer = world.classic_client(), world.client()
+    classic.beat()
+    world.pass_time(SESSION_TIMEOUT_MS)
+    consumer.beat()
+    classic.subscribe("t")
+
+    classic.beat(is_lost=True)
+
+    members = world.group.data.members
+    assert (members["c0"].assigned, numbers(consumer)) == ({}, [0, 1, 2, 3])
+    assert (classic.is_unaware, numbers(classic)) == (True, [0, 1, 2, 3])
+    world.settle(classic, consumer)
+    assert not classic.is_unaware
+    assert numbers(classic, consumer) == [0, 1, 2, 3]
+
+
 def test_after_a_restart_such_a_member_goes_on() -> None:
     world = world_of(2)
     classic = world.classic_client()
