@@ -76,8 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector leave out the tests, a million objects that stay, and look less often: a tenth of
-    the processor time of the quick tests."""
+    """Let the collector leave out the tests, a million objects that stay, and look less often: a tenth
+    of the processor time of the quick tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

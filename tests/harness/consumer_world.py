@@ -180,8 +180,8 @@ class ClassicClient:
     revision: int = -1
     """The topics' revision as it knows it: clients of this protocol watch the topics themselves."""
     is_unaware: bool = False
-    """It was fenced and has become a member again by its old id, as in Kafka, but the answer was lost: it
-    still believes that it owns what it had."""
+    """It was fenced and is a member again by its old id, as in Kafka, but the answer was lost: it still
+    believes that it owns what it had."""
     code: ErrorCode = ErrorCode.NONE
 
     @property
