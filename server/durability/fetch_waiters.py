@@ -116,6 +116,10 @@ class FetchWaiters:
         """Wake this fetch whenever `log` changes."""
         self._by_log.setdefault(log, {})[parked] = None
 
+    def is_watched(self, log: PartitionLog) -> bool:
+        """Returns whether a fetch waits for a change of `log`."""
+        return log in self._by_log
+
     def wake(self, log: PartitionLog) -> None:
         """Wake the fetches that watch `log`: it has more to read, or is gone."""
         if log in self._by_log and log not in self._changed_whole:

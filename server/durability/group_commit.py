@@ -6,8 +6,10 @@
 Threads that never hold the interpreter lock run a round (`storage/files/sync_threads.pyx`), or a Python
 worker thread where those cannot (`storage/log/sync_rounds.py` decides).
 
-With `flush.on.acks.all=true`, or with `flush.messages=1`, every append starts a round if none runs, and
-the high watermark of a log is the end of what was synced. Otherwise the high watermark is the log end
+With `flush.on.acks.all=true`, or with `flush.messages=1`, every append is followed by a round, and the
+high watermark of a log is the end of what was synced. The round starts at once if an answer, a parked
+fetch of the log or a truncation waits for it, otherwise after `LINGER_SECONDS`: appends with acks=1 that
+nobody reads yet share their syncs. Without that setting the high watermark is the log end
 offset immediately: a crash of the machine may lose acknowledged records, as in Kafka. A round then
 starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "A produce
 request, top to bottom" in ARCHITECTURE.md.
@@ -30,12 +32,15 @@ from queue import SimpleQueue
 from metrics.server_probe import ServerProbe
 from protocol.wire.numbers import Offset
 from server.durability.fetch_waiters import FetchWaiters
-from server.runtime.tasks import guarded, report_failure
+from server.runtime.tasks import call_later, call_soon, guarded, report_failure
 from storage.log.log import PartitionLog
 from storage.log.sync_rounds import Synced, SyncRounds
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.durability.group_commit")
+
+LINGER_SECONDS = 0.005
+"""How long an append that nobody waits for may wait for more."""
 
 
 @loop_thread
@@ -52,6 +57,8 @@ class GroupCommit:
         "_idle",
         "_is_listening",
         "_is_started",
+        "_is_urgent",
+        "_linger",
         "_loop",
         "_probe",
         "_resting",
@@ -84,8 +91,12 @@ class GroupCommit:
         # State. While any log is dirty, a round is scheduled or runs; no list in `_waiting` is empty.
         # When the round was scheduled; None if there is none.
         self._round_start_s: float | None = None
-        # False while a round is scheduled that the threads have not begun.
+        # False while a round is scheduled that the threads have not begun. If nobody waits for it, a
+        # timer starts it.
         self._is_started = True
+        self._linger: asyncio.TimerHandle | None = None
+        # Whether the appends since the last round must not linger.
+        self._is_urgent = False
         self._is_listening = False
         self._idle: asyncio.Future[None] | None = None
         # Resolved at the end of the scheduled round.
@@ -100,6 +111,13 @@ class GroupCommit:
             if not log.is_flush_due():
                 return
         self._sync(log)
+        if log.config.flush_messages == 1 or self._fetch_waiters.is_watched(log):
+            self._hurry()
+
+    def expect_reader(self, log: PartitionLog) -> None:
+        """Start the scheduled round now if a fetch of `log`, which is about to wait, waits for it."""
+        if log.high_watermark < log.log_end_offset:
+            self._hurry()
 
     def flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
         """Sync `log` in the next round if `flush.ms` has passed. The log clock calls this."""
@@ -132,6 +150,7 @@ class GroupCommit:
             then(True)
         else:
             self._waiting.setdefault(log, []).append((offset, then))
+            self._hurry()
 
     async def rest(self, log: PartitionLog) -> None:
         """Sync everything in `log`, and wait until no round does so: a truncation or a swap must not
@@ -145,6 +164,7 @@ class GroupCommit:
         for _ in range(2):
             if self._round_start_s is None:
                 return
+            self._hurry()
             future: asyncio.Future[None] = self._loop.create_future()
             self._resting.append(future)
             await future
@@ -171,6 +191,7 @@ class GroupCommit:
         """Finish the pending rounds and end the worker. Nothing may be appended afterwards."""
         if self._round_start_s is not None:
             self._idle = self._loop.create_future()
+            self._hurry()
             await self._idle
         if self._is_listening:
             self._loop.remove_reader(self._sync_rounds.round_event)
@@ -183,15 +204,28 @@ class GroupCommit:
 
     def _schedule_round(self) -> None:
         self._round_start_s = self._loop.time()
-        # Let the ready callbacks run first, so that their appends share the round. If a request
-        # waits, `start_round_now` starts it earlier.
         self._is_started = False
-        self._loop.call_soon(self._start_round)
+        self._linger = call_later(LINGER_SECONDS, "sync round", self._start_round)
+
+    def _hurry(self) -> None:
+        """Start the scheduled round soon. If one runs, the next one follows at once."""
+        self._is_urgent = True
+        if self._linger is not None:
+            # Let the ready callbacks run first, so that their appends share the round. If a request
+            # waits, `start_round_now` starts it earlier.
+            self._end_linger()
+            call_soon("sync round", self._start_round)
+
+    def _end_linger(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
 
     def _start_round(self) -> None:
+        self._end_linger()
         if self._is_started:
             return
-        self._is_started = True
+        self._is_started, self._is_urgent = True, False
         if self._start_compiled_round():
             return
         if self._worker is None:
@@ -254,7 +288,7 @@ class GroupCommit:
         goes_on = self._sync_rounds.has_dirty
         if goes_on:
             self._schedule_round()
-            if self._waiting:
+            if self._is_urgent or self._waiting:
                 self._start_round()
         self._check_dirty_logs_have_a_round()
         for synced in round_:

@@ -208,13 +208,14 @@ class _Fetch:
 
     async def watch(self, parked: ParkedFetch) -> None:
         """Watch every log that was read; wake the fetch for logs that have changed since the read."""
-        pace = self._context.pace
+        pace, group_commit = self._context.pace, self._context.broker.group_commit
         for asked in self._partitions:
             if pace.is_over:
                 await pace.rest()
             if asked.log is not None:
                 self._watched[asked.log] = asked
                 parked.watch(asked.log)
+                group_commit.expect_reader(asked.log)
                 if asked.has_changed:
                     parked.wake(asked.log)
 

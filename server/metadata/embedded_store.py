@@ -16,7 +16,7 @@ from typing import TypeVar
 from replog.compactor import CompactionFacts
 from replog.entry import SnapshotId
 from replog.messages import Answer, Request
-from replog.trigger import CompactionSettings
+from replog.trigger import RETRY_SECONDS, CompactionSettings
 from server.metadata.log import MetadataLog
 from server.metadata.machine import Operation
 from server.metadata.store import (
@@ -36,9 +36,6 @@ from storage.files.files import FileSystem
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.metadata.embedded_store")
-
-RETRY_SECONDS = 60.0
-"""The time from a failed snapshot to the next one: an attempt may write as much as the whole state."""
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from server.durability import group_commit
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from storage.formats.log_config import LogConfig
@@ -165,6 +166,96 @@ async def test_appends_during_a_round_share_the_next_one(timed: TimedRounds) -> 
 
     assert await asyncio.gather(*waits) == [True] * 10
     assert [list(covered.values()) for covered in timed.rounds] == [[1], [11]]
+    await commit.stop()
+
+
+async def wait(durable: asyncio.Future[bool]) -> None:
+    assert await durable
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("who", ["an answer", "a fetch that parks", "a truncation"])
+async def test_an_append_that_nobody_waits_for_lingers_until_something_does(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    monkeypatch.setattr(group_commit, "LINGER_SECONDS", 3600)
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await turns()
+    log.append(1)
+    commit.appended(log)
+    await turns()
+    assert not timed.rounds
+
+    async with asyncio.TaskGroup() as waiting:
+        match who:
+            case "an answer":
+                waiting.create_task(wait(commit.durable(log, 2)))
+            case "a fetch that parks":
+                commit.expect_reader(log)
+            case _:
+                waiting.create_task(commit.rest(log))
+        await rounds(timed, 1)
+        assert timed.rounds == [{log: 2}]
+        timed.gate.release(2)
+    await commit.stop()
+    assert log.high_watermark == 2
+
+
+async def test_the_appends_to_a_log_whose_fetches_are_parked_do_not_linger(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "LINGER_SECONDS", 3600)
+    commit, waiters = group_commit_over(timed)
+    read: Any = TimedLog()
+    unread: Any = TimedLog()
+    waiters.park().watch(read)
+    unread.append(1)
+    commit.appended(unread)
+    await turns()
+    assert not timed.rounds
+
+    read.append(1)
+    commit.appended(read)
+
+    await rounds(timed, 1)
+    assert timed.rounds == [{read: 1, unread: 1}]
+    # The next append comes during the round, and the round after it does not linger.
+    read.append(1)
+    commit.appended(read)
+    timed.gate.release()
+    await rounds(timed, 2)
+    timed.gate.release()
+    await commit.stop()
+
+
+async def test_an_append_that_nobody_waits_for_is_synced_soon(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    log.append(1)
+
+    commit.appended(log)
+
+    await rounds(timed, 1)
+    timed.gate.release()
+    await commit.stop()
+    assert log.high_watermark == 1
+
+
+async def test_a_reader_of_what_is_durable_starts_no_round(timed: TimedRounds) -> None:
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+
+    commit.expect_reader(log)
+
+    await turns()
+    assert not timed.rounds
     await commit.stop()
 
 
