@@ -24,6 +24,8 @@ FLOOR_BYTES = 64 << 10
 REPLAY_ENTRIES_MIN = 1_000
 """Rates that were measured over fewer entries are too rough; until then, the assumed rate holds."""
 ASSUMED_US_PER_ENTRY = 20.0
+RETRY_SECONDS = 60.0
+"""The time from a failed snapshot to the next one: an attempt may write as much as the whole state."""
 QUIET_SHARE = 0.8
 """The share of a limit at which a quiet process snapshots."""
 

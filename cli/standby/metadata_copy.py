@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -18,7 +18,7 @@ from replog.following import Follower
 from replog.independent import Independent
 from replog.messages import Answer, Diverging, Entries, Fetch, Request, SnapshotOffered
 from replog.replica import Replica, Role
-from replog.trigger import CompactionSettings
+from replog.trigger import RETRY_SECONDS, CompactionSettings
 from server.metadata.machine import MetadataMachine, fault_of_command
 from server.standby.followed_topics import FollowedTopic, followed_topics, partition_count
 from storage.files.errors import StorageError
@@ -50,22 +50,32 @@ class CopyFacts:
 class MetadataCopy:
     """The replica with its follower."""
 
-    def __init__(self, files: FileSystem, directory: str, settings: CompactionSettings) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        settings: CompactionSettings,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         """Create the copy closed; `open` recovers it."""
         # Constant after construction
         self._replica = Replica(
             files,
             directory,
             MetadataMachine(),
-            clock_ms=lambda: monotonic() * 1000,
+            clock_ms=lambda: clock() * 1000,
             segment_bytes=settings.segment_bytes,
         )
         self._compactor = Independent(self._replica, settings)
         self._segment_bytes = settings.segment_bytes
+        self._clock = clock
         self._is_stopping = threading.Event()
         # State
         # The last entries, until the leader of this connection has shown the same.
         self._compared_first: Frame | None = None
+        # No snapshot is tried before this time.
+        self._next_attempt_s = clock()
         # Set by `open`
         self._follower: Follower
 
@@ -121,7 +131,7 @@ class MetadataCopy:
         else:
             self._compared_first = None
             self._compare(frame, answer)
-        if self._replica.role is Role.LEARNER and self._compactor.due() is not None:
+        if self._replica.role is Role.LEARNER and self._may_snapshot():
             self._snapshot()
         return self.facts()
 
@@ -196,15 +206,21 @@ class MetadataCopy:
         self._compactor.abandon()
         self._replica.close()
 
+    def _may_snapshot(self) -> bool:
+        return self._compactor.due() is not None and self._clock() >= self._next_attempt_s
+
     def _snapshot(self) -> None:
-        """Make a snapshot. If that fails, the entries are still in the log, and the next one tries."""
+        """Make a snapshot. If that fails, the entries are still in the log, and a later one is tried."""
         try:
             self._write_snapshot()
         except StorageError as error:
             self._compactor.abandon()
             if self._replica.log.is_broken:
                 raise
-            _log.warning("could not write a snapshot: %s", error)
+            self._next_attempt_s = self._clock() + RETRY_SECONDS
+            _log.warning(
+                "could not write a snapshot, next attempt in %.0f s: %s", RETRY_SECONDS, error
+            )
 
     def _write_snapshot(self) -> None:
         self._compactor.begin()

@@ -169,10 +169,11 @@ class FollowedMetadata:
     def __init__(self, leader: MetadataLeader) -> None:
         self.leader = leader
         self.disk = new_disk()
+        self.now_s = 0.0
         self._start()
 
     def _start(self) -> None:
-        self.copy = MetadataCopy(self.disk, DIRECTORY, SETTINGS)
+        self.copy = MetadataCopy(self.disk, DIRECTORY, SETTINGS, clock=lambda: self.now_s)
         self.facts = self.copy.open()
 
     def restart(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from cli.standby.metadata_copy import MetadataCopy
@@ -9,7 +11,9 @@ from protocol.wire.errors import ProtocolError
 from replog.batches import decode_batches, encode_batch
 from replog.entry import Frame, Kind
 from replog.messages import Diverging, Fetch, FetchSnapshot, SnapshotBytes, SnapshotOffered
+from replog.trigger import RETRY_SECONDS
 from storage.files.errors import StorageError
+from tests.harness.faults import FOR_EVER
 from tests.harness.followed_metadata import DIRECTORY, FollowedMetadata, MetadataLeader
 
 
@@ -208,3 +212,30 @@ def test_a_download_that_the_leader_no_longer_has_begins_again_after_a_restart()
     assert world.facts.installs == 1
     assert world.facts.digest == made.digests[world.facts.end]
     assert not any(name.endswith(".part") for name in world.disk.list(DIRECTORY))
+
+
+def test_after_a_snapshot_that_failed_the_next_one_is_tried_a_minute_later() -> None:
+    made = MetadataLeader()
+    world = FollowedMetadata(made)
+
+    def follow_another() -> int:
+        """Follow more entries than the log should hold. Returns how many disk operations failed."""
+        before = world.disk.faults.raised
+        for _ in range(40):
+            made.append([["put", "/key", "x" * 20_000, 0]])
+        world.catch_up()
+        return world.disk.faults.raised - before
+
+    world.disk.faults.fail("append to", errno.ENOSPC, path=".checkpoint", times=FOR_EVER)
+    assert follow_another() == 1
+    world.now_s += RETRY_SECONDS - 1
+    assert follow_another() == 0
+    world.now_s += 1
+    assert follow_another() == 1
+    world.disk.faults.heal()
+    world.now_s += RETRY_SECONDS
+
+    follow_another()
+
+    assert world.facts.snapshot_end > 1
+    assert world.facts.digest == made.digests[world.facts.end]
