@@ -35,7 +35,7 @@ from protocol.wire.response import encode_response
 from protocol.wire.value_class import value_class
 from server.request_context import error_code_of
 from server.topics.topic import Topic
-from storage.batches.validate import Refused, ValidBatch
+from storage.batches.validate import AT_ONCE_BYTES_MAX, Refused, ValidBatch
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
 from storage.log.appender import Appended
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from server.broker import Broker
     from server.net.connection import Connection
 
-PLAIN_FRAME_BYTES_MAX = 64 << 10
-"""Larger frames take the ordinary path: their cost is in their bytes."""
+PLAIN_FRAME_BYTES_MAX = AT_ONCE_BYTES_MAX
+"""The ordinary path checks the batches of larger frames in a thread."""
 NAME = APIS[ApiKey.PRODUCE].name
 
 TEMPLATES_MAX = 10_000
