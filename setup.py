@@ -16,6 +16,7 @@ MODULES = (
     "protocol.records.batch_scan",
     "protocol.records.batch_tally",
     "protocol.records.offset_commits",
+    "protocol.records.plain_fetch",
     "protocol.records.plain_produce",
     "protocol.records.record_columns",
     "protocol.records.record_walk",

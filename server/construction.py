@@ -15,8 +15,8 @@ from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
 from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.shared import Shared
-from server.produce_shortcut import ProduceShortcut
 from server.security.sasl.logins import Logins
+from server.shortcut.plain import PlainRequests
 from server.topics.stores import MetadataStores
 from server.topics.topic import TopicDefaults
 from server.topics.topics import Topics
@@ -145,7 +145,7 @@ def listeners_of(broker: Broker) -> Listeners:
         frame_bytes_max=config.socket_request_max_bytes,
         logins=broker.logins if broker.logins.listeners else None,
         rates=broker.listening.rates,
-        shortcut=ProduceShortcut(broker),
+        shortcut=PlainRequests(broker),
     )
     return Listeners(
         shared,

@@ -15,7 +15,7 @@ request, such as the wait for a sync, is returned as an awaitable of the respons
 no response is sent. `refuse` returns the response in which every requested element has the same
 error, or None to close the connection.
 
-A plain Produce does not come here (`server/produce_shortcut.py`).
+A plain Produce or Fetch does not come here (`server/shortcut/plain.py`).
 
 Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (errors).
 """

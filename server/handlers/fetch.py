@@ -20,6 +20,7 @@ also enough for the coordinators' topics, and from v12 on, since which followers
 epoch, an answer may begin with batches without records, as in Kafka: they carry the last sequences of
 producers. Otherwise these are only sent behind a batch with records, because kafkajs, which speaks v11,
 asks for ever when it gets nothing else.
+`server/shortcut/fetch.py` answers the simplest requests before they get here, by the same rules.
 Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
 fetching from followers.
 """

@@ -13,7 +13,7 @@ each. Kafka appends only the last one and answers once, so a client would believ
 Every transactional batch is checked against its transaction right before the append, in the same turn
 of the loop, so no batch can follow the marker of its transaction.
 `server/handlers/shared/transaction_errors.py` translates the coordinator's errors for each version.
-`server/produce_shortcut.py` serves the simplest requests before they get here, by the same rules.
+`server/shortcut/produce.py` serves the simplest requests before they get here, by the same rules.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467) · v12
 a Produce adds its partitions to the transaction (KIP-890) · v13 topic ids (KIP-516).
 Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.

@@ -32,6 +32,11 @@ class Region(Protocol):
 
 Part: TypeAlias = bytes | bytearray | memoryview | Region
 
+COPIED_BYTES_MAX = 128 << 10
+"""Up to this much of a region is copied into an answer instead. A copy costs less than the system call
+for a region, and an answer from hundreds of partitions then does not hold hundreds of descriptors until
+it is sent. Copies count as memory for answers; while that is short, nothing is copied."""
+
 
 def buffered_size(parts: Iterable[Part]) -> int:
     """Returns how many bytes of an answer are in memory, that is, without its file regions."""

@@ -39,13 +39,13 @@ D = TypeVar("D")
 
 
 class Shortcut(Protocol[D]):
-    """Runs some requests in the callback that received them: `server/produce_shortcut.py`."""
+    """Runs some requests in the callback that received them: `server/shortcut/plain.py`."""
 
-    def append(self, frame: bytearray, connection: Connection) -> D | None:
-        """Run a request whose effect is an append. Returns None if it must be queued instead; then
-        nothing has happened."""
+    def run(self, frame: bytearray, connection: Connection) -> D | None:
+        """Run a request that waits for nothing but the disk. Returns None if it must be queued instead;
+        then nothing has happened."""
 
-    def complete_now(self, done: D) -> bytes | bytearray | None:
+    def complete_now(self, done: D) -> list[Part] | None:
         """Returns the answer, and counts the request; None if the answer has to wait for the disk."""
 
     def when_durable(self, done: D, then: Callable[[bytes | bytearray], None]) -> None:

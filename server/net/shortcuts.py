@@ -1,6 +1,6 @@
 """The requests of one connection that skip its queue: they run in the callback that received them.
 
-frame -> shortcut -> answer          acks=1: sent at the end of the callback
+frame -> shortcut -> answer          sent at the end of the callback
              |    `-> disk -> answer acks=all: sent once it is durable
              | not one of these, or the connection's slice of this turn is over
              the queue, with all requests that follow
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from protocol.wire.frame import FrameBuffer
-from server.net.replies import Answer, Replies
+from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part
 from server.net.shared import Shortcut
 from server.runtime.turns import Pace, Turns
@@ -80,20 +80,23 @@ class Shortcuts:
             self._turn = turn
             self._pace.begin()
         while following is not None and not self._pace.is_over:
-            done = self._shortcut.append(following, self._connection)
+            done = self._shortcut.run(following, self._connection)
             if done is None:
                 break
             self._has_taken = True
             answer = self._connection.count_request(following)
             self._replies.expect(answer)
-            part = self._shortcut.complete_now(done)
-            if part is not None:
-                self._replies.fill(answer, [part])
+            parts = self._shortcut.complete_now(done)
+            if parts is not None:
+                self._replies.fill(answer, parts)
             else:
                 self._waits_for_round = True
                 self._waiting += 1
                 self._shortcut.when_durable(done, partial(self._answer_later, answer))
             following = self._frames.next_frame()
+            if not is_small(parts):
+                # The requests behind it wait until the peer has taken this answer.
+                break
         return following
 
     def send(self) -> None:

@@ -21,7 +21,7 @@ from collections import deque
 from types import FrameType
 
 from metrics.facts import LoopFacts, LoopStall
-from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.api_keys import APIS
 from server.runtime.tasks import call_later
 from storage.threads import any_thread, loop_thread
 
@@ -42,9 +42,8 @@ SHARE_SECONDS = 5.0
 OTHER = "other"
 """The API of a stall without a request: a timer, a background task, HTTP."""
 OUR_PACKAGES = ("server", "protocol", "storage", "cleaner", "metrics")
-REQUEST_MODULES = ("server.handlers.", "protocol.messages.", "server.produce_shortcut")
+REQUEST_MODULES = ("server.handlers.", "protocol.messages.", "server.shortcut.")
 _NAMES_BY_MODULE = {api.key.name.lower(): api.name for api in APIS.values()}
-_NAMES_BY_MODULE["produce_shortcut"] = APIS[ApiKey.PRODUCE].name
 
 
 @loop_thread

@@ -17,13 +17,9 @@ from protocol.messages.fetch import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
+from server.net.send_queue import COPIED_BYTES_MAX
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
-
-COPIED_BYTES_MAX = 32 << 10
-"""Up to this much of a partition is copied. A copy costs less than the system call for a region, and an
-answer from hundreds of partitions then does not hold hundreds of descriptors until it is sent. Copies
-count as memory for answers; while that is short, nothing is copied."""
 
 
 class AskedTopic:

@@ -311,7 +311,7 @@ async def test_a_fetch_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> Non
 async def test_a_parked_fetch_ends_when_its_client_leaves(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        await served.produce("orders", batch_of(1, value=bytes(50_000)))
+        await served.produce("orders", batch_of(1, value=bytes(200_000)))
         client = await served.connect()
         request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1 << 20)
         answer = await park(served, client, request)

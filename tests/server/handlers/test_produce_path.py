@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from protocol.messages.produce import ProduceResponse
-from server.produce_shortcut import ProduceShortcut
+from tests.harness.plain_requests import switch_off
 from tests.harness.served_broker import batch_of, only_produced, produce_request, serving_broker
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ async def test_a_durable_batch_passes_the_nine_files_of_the_table_and_asks_only_
 ) -> None:
     passed, asked = told()
     trace = Trace()
-    monkeypatch.setattr(ProduceShortcut, "append", lambda *_: None)
+    switch_off(monkeypatch)
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         client = await served.connect()

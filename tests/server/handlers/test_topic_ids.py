@@ -45,7 +45,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
 from protocol.wire.schema import Message
 from server.handlers.shared.joining import Refusals
-from server.produce_shortcut import ProduceShortcut
+from tests.harness.plain_requests import switch_off
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -272,7 +272,7 @@ async def test_a_topic_that_is_made_anew_while_a_request_is_carried_out_is_an_in
         other = served.broker.topics.get("others")
         monkeypatch.setattr(type(served.broker.topics), "get", lambda self, name: other)
         # It looks the id up in the same turn in which it appends.
-        monkeypatch.setattr(ProduceShortcut, "append", lambda *_: None)
+        switch_off(monkeypatch)
         response = await served.call(fetch(asked(topic.id, 0)), 17, FetchResponse)
         produced = await served.call(
             produce_request("", batch_of(1), topic_id=topic.id), 13, ProduceResponse

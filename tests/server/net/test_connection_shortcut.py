@@ -11,6 +11,7 @@ import pytest
 
 from server.net.connection import Connection
 from server.net.limits import RequestMemory
+from server.net.send_queue import Part
 from server.net.shared import Reply
 from server.runtime import turns
 from tests.harness.connection_server import echo, framed, serving, until
@@ -25,14 +26,14 @@ class Steered:
         self.waiting: list[tuple[bytes, Callable[[bytes | bytearray], None]]] = []
         self.rounds = 0
 
-    def append(self, frame: bytearray, connection: Connection) -> bytes | None:
+    def run(self, frame: bytearray, connection: Connection) -> bytes | None:
         if not frame.startswith(b"!"):
             return None
         self.taken.append(bytes(frame))
         return bytes(frame)
 
-    def complete_now(self, done: bytes) -> bytearray | None:
-        return bytearray(framed(done)) if done.startswith(b"!now") else None
+    def complete_now(self, done: bytes) -> list[Part] | None:
+        return [bytearray(framed(done))] if done.startswith(b"!now") else None
 
     def when_durable(self, done: bytes, then: Callable[[bytes | bytearray], None]) -> None:
         self.waiting.append((done, then))

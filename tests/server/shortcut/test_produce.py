@@ -18,14 +18,14 @@ from protocol.records.codec import Codec
 from protocol.wire.decode import decode
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch
-from server import produce_shortcut
 from server.durability.group_commit import GroupCommit
-from server.produce_shortcut import ProduceShortcut
+from server.shortcut import produce
 from storage.files.errors import NoSpace
 from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of
 from tests.harness.log_home import read_all
+from tests.harness.plain_requests import Counts, counted, switch_off
 from tests.harness.raw_client import RawClient, encode_request
 from tests.harness.served_broker import (
     ServedBroker,
@@ -55,19 +55,6 @@ async def broker_in(directory: Path) -> AsyncIterator[ServedBroker]:
         for log in served.broker.topics.logs():
             await served.broker.topics.make_files(log)
         yield served
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Count the requests that the shortcut takes and leaves."""
-    append, counts = ProduceShortcut.append, {"taken": 0, "left": 0}
-
-    def counting(self: ProduceShortcut, *arguments: Any) -> Any:
-        done = append(self, *arguments)
-        counts["left" if done is None else "taken"] += 1
-        return done
-
-    monkeypatch.setattr(ProduceShortcut, "append", counting)
-    return counts
 
 
 # ---------------------------------------------------------------- compared
@@ -159,11 +146,11 @@ async def test_both_paths_answer_and_store_the_same(
     with monkeypatch.context() as patch:
         counts = counted(patch)
         with_it = await answers_and_logs(tmp_path / "with", seed)
-    monkeypatch.setattr(ProduceShortcut, "append", lambda *_: None)
+    switch_off(monkeypatch)
     without_it = await answers_and_logs(tmp_path / "without", seed)
 
-    assert counts["taken"] > 5
-    assert counts["left"] > 5
+    assert counts.taken > 5
+    assert counts.left > 5
     assert with_it == without_it
 
 
@@ -171,11 +158,11 @@ async def test_both_paths_answer_and_store_the_same(
 
 
 async def is_taken(
-    served: ServedBroker, counts: dict[str, int], request: ProduceRequest, version: int = 9
+    served: ServedBroker, counts: Counts, request: ProduceRequest, version: int = 9
 ) -> bool:
-    before = counts["taken"]
+    before = counts.taken
     await served.call(request, version, ProduceResponse)
-    return counts["taken"] > before
+    return counts.taken > before
 
 
 @pytest.mark.parametrize("version", [5, 9, 13])
@@ -238,7 +225,7 @@ async def test_a_broker_or_topic_with_rules_of_its_own_leaves_requests_to_the_or
         prepare(served, monkeypatch)
         client.send(produce_request("orders", batch_of(KEYED)), 9)
         await client.receive_frame()
-        assert counts == {"taken": 0, "left": 1}
+        assert counts == Counts(taken=0, left=1)
 
 
 # ---------------------------------------------------------------- order and failure
@@ -263,7 +250,7 @@ async def test_requests_behind_one_that_waits_stay_in_order(
         found = [await answer_of(client) for _ in sent]
     assert [number for number, _ in found] == list(range(7))
     assert [offset for _, offset in found] == [0, 2, 0, 4, 6, 2, 8]
-    assert counts["taken"] >= 2
+    assert counts.taken >= 2
 
 
 async def answer_of(client: RawClient) -> tuple[int, int]:
@@ -286,7 +273,7 @@ async def test_an_append_that_cannot_become_durable_is_an_error(
         monkeypatch.setattr(GroupCommit, "_advance", fail)
         number = client.send(produce_request("orders", batch_of(KEYED)), 9)
         answer = await client.receive(ProduceResponse, 9, number)
-    assert counts["taken"] == 1
+    assert counts.taken == 1
     assert only_produced(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert only_produced(answer).base_offset == -1
 
@@ -300,7 +287,7 @@ async def test_a_disk_that_fails_is_an_error_of_the_partition_with_its_reason(
         for is_shortcut in (True, False):
             with monkeypatch.context() as patch:
                 if not is_shortcut:
-                    patch.setattr(ProduceShortcut, "append", lambda *_: None)
+                    switch_off(patch)
                 patch.setattr(
                     LogAppender, "append_as_leader", raising(NoSpace("write", "x", 28, "f"))
                 )
@@ -336,12 +323,12 @@ async def test_names_of_topics_that_do_not_exist_are_not_kept(
 ) -> None:
     """A client chooses them: 10,000 long ones would take gigabytes."""
     counts, made = counted(monkeypatch), list[str]()
-    monkeypatch.setattr(produce_shortcut, "_made_template", made.append)
+    monkeypatch.setattr(produce, "_made_template", made.append)
     async with broker_in(tmp_path) as served:
         for number in range(5):
             request = produce_request("\U0001f300" * 8_000 + str(number), batch_of(KEYED))
             await served.call(request, 9, ProduceResponse)
-    assert (made, counts) == ([], {"taken": 0, "left": 5})
+    assert (made, counts) == ([], Counts(taken=0, left=5))
 
 
 async def test_a_batch_has_the_leader_epoch_of_its_log(tmp_path: Path) -> None:

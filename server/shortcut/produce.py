@@ -6,17 +6,15 @@
 
 The ordinary path is the specification: it answers what is refused, waits or needs a permission. So
 nothing may have happened when this path hands a request over. `protocol/records/plain_produce.pyi`
-says which requests are plain; `tests/server/test_produce_shortcut.py` compares both paths.
+says which requests are plain; `tests/server/shortcut/test_produce.py` compares both paths.
 """
 
 from __future__ import annotations
 
-import struct
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from protocol.messages.produce import (
     ACKS_ALL,
@@ -30,10 +28,11 @@ from protocol.records.codec import Codec
 from protocol.records.plain_produce import PlainProduce, check_plain_batch, read_plain_produce
 from protocol.wire.api_keys import APIS, ApiKey
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.request import RequestHeader
-from protocol.wire.response import encode_response
 from protocol.wire.value_class import value_class
+from server.net.send_queue import Part
 from server.request_context import error_code_of
+from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
+from server.shortcut.existing_topic import existing_topic
 from server.topics.topic import Topic
 from storage.batches.validate import AT_ONCE_BYTES_MAX, Refused, ValidBatch
 from storage.files.errors import StorageError
@@ -49,13 +48,6 @@ if TYPE_CHECKING:
 PLAIN_FRAME_BYTES_MAX = AT_ONCE_BYTES_MAX
 """The ordinary path checks the batches of larger frames in a thread."""
 NAME = APIS[ApiKey.PRODUCE].name
-
-TEMPLATES_MAX = 10_000
-CORRELATION_ID = struct.Struct(">i")
-CORRELATION_ID_AT = 4
-PARTITION = struct.Struct(">ihqqq")
-"""In an answer: index, error code, base offset, time of the append, log start offset."""
-MARKS = (0x51525354, 0, 0x6162636465666768, -1, 0x7172737475767778)
 
 
 @value_class
@@ -75,11 +67,9 @@ class Done:
 
 @dataclass(slots=True)
 class _Template:
-    """The answer to a plain request about one topic, in one version: only a few numbers are missing."""
+    """The answer to a plain request about one topic, in one version, and what its topic takes."""
 
-    answer: bytes
-    partition_at: int
-    """Where the numbers of `PARTITION` are."""
+    answer: AnswerTemplate
     config: LogConfig | None = None
     """The configuration from which the next two follow."""
     takes_plain_batches: bool = False
@@ -100,16 +90,6 @@ class _Template:
             or config.min_insync_replicas > 1
         )
 
-    def answer_to(
-        self, request: PlainProduce, base_offset: int, log_start_offset: int
-    ) -> bytearray:
-        """Returns the answer to a request whose batch was appended."""
-        answer = bytearray(self.answer)
-        CORRELATION_ID.pack_into(answer, CORRELATION_ID_AT, request.correlation_id)
-        numbers = request.partition, ErrorCode.NONE, base_offset, -1, log_start_offset
-        PARTITION.pack_into(answer, self.partition_at, *numbers)
-        return answer
-
 
 @loop_thread
 class ProduceShortcut:
@@ -119,8 +99,7 @@ class ProduceShortcut:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # Of existing topics only: clients choose the names in their requests.
-        self._templates: dict[tuple[int, bytes], _Template] = {}
+        self._templates = Templates[tuple[int, bytes], _Template]()
 
     def append(self, frame: bytearray, connection: Connection) -> Done | None:
         """Append the batch of a plain request. Returns None if the request must take the ordinary path;
@@ -128,12 +107,16 @@ class ProduceShortcut:
 
         The caller owns the frame, and no earlier request of the connection is running or waiting.
         """
-        if connection.sasl is not None or len(frame) > PLAIN_FRAME_BYTES_MAX or self._has_rules:
+        if len(frame) > PLAIN_FRAME_BYTES_MAX:
             return None
         start_s = time.perf_counter()
         request = read_plain_produce(frame)
-        topic = None if request is None else self._topic(request)
-        if request is None or topic is None:
+        if request is None:
+            return None
+        topic = existing_topic(
+            self._broker.topics, request.topic, is_id=request.api_version >= IDS_SINCE
+        )
+        if topic is None:
             return None
         log = topic.partition(request.partition)
         if isinstance(log, ErrorCode) or not log.new_files.are_made:
@@ -153,16 +136,17 @@ class ProduceShortcut:
         except Exception as error:  # noqa: BLE001 - the batch may be in the log: it cannot be tried again
             failure = self._failure(error, request, topic, connection)
             return Done(failure, start_s, request, topic, log, 0, waits=False)
-        answer = template.answer_to(request, appended.base_offset, log.log_start_offset)
+        numbers = appended.base_offset, -1, log.log_start_offset
+        answer = template.answer.filled(request.correlation_id, request.partition, *numbers)
         waits = request.acks == ACKS_ALL
         return Done(answer, start_s, request, topic, log, appended.next_offset, waits)
 
-    def complete_now(self, done: Done) -> bytes | bytearray | None:
+    def complete_now(self, done: Done) -> list[Part] | None:
         """Returns the answer, and counts the request; None if the answer has to wait for the disk."""
         if done.waits:
             return None
         self._completed(done)
-        return done.answer
+        return [done.answer]
 
     def when_durable(self, done: Done, then: Callable[[bytes | bytearray], None]) -> None:
         """Call `then` with the answer once the append is durable, or has failed to become so."""
@@ -176,36 +160,11 @@ class ProduceShortcut:
 
         self._broker.group_commit.when_durable(done.log, done.next_offset, ended)
 
-    def start_round(self) -> None:
-        """Start the sync that answers wait for."""
-        self._broker.group_commit.start_round_now()
-
     # ---------------------------------------------------------------- its parts
-
-    @property
-    def _has_rules(self) -> bool:
-        """Whether requests need more than an append: a permission, a quota, or a refusal."""
-        broker = self._broker
-        return broker.authorizer is not None or broker.fence is not None or broker.quotas.are_set
-
-    def _topic(self, request: PlainProduce) -> Topic | None:
-        """Returns the topic of a request if clients may write to it."""
-        topics = self._broker.topics
-        topic: Topic | None
-        if request.api_version >= IDS_SINCE:
-            topic = topics.by_id(uuid.UUID(bytes=request.topic))
-        else:
-            topic = topics.get(request.topic.decode(errors="replace"))
-        return None if topic is None or topic.is_internal else topic
 
     def _template(self, request: PlainProduce, topic: Topic) -> _Template:
         key = (request.api_version, request.topic)
-        found = self._templates.get(key)
-        if found is None:
-            if len(self._templates) >= TEMPLATES_MAX:
-                self._templates.clear()
-            found = self._templates[key] = _made_template(request, topic)
-        return found
+        return self._templates.get(key, lambda: _made_template(request, topic))
 
     def _count(
         self, appended: Appended, batch: ValidBatch, topic: Topic, log: PartitionLog
@@ -254,8 +213,7 @@ def _made_template(request: PlainProduce, topic: Topic) -> _Template:
         log_append_time_ms=time_ms,
         log_start_offset=log_start_offset,
     )
-    answer = _encoded(request, topic, response)
-    return _Template(answer, answer.rindex(PARTITION.pack(*MARKS)))
+    return _Template(AnswerTemplate(_encoded(request, topic, response)))
 
 
 def _refusal(
@@ -270,15 +228,9 @@ def _refusal(
     return _encoded(request, topic, response)
 
 
-def _encoded(request: PlainProduce, topic: Topic, response: PartitionProduceResponse) -> bytes:
-    header = RequestHeader(
-        api_key=ApiKey.PRODUCE,
-        api_version=request.api_version,
-        correlation_id=request.correlation_id,
-        client_id=None,
-    )
+def _encoded(request: PlainProduce, topic: Topic, of_partition: PartitionProduceResponse) -> bytes:
     of_topic = TopicProduceResponse(
-        name=topic.name, topic_id=topic.id, partition_responses=(response,)
+        name=topic.name, topic_id=topic.id, partition_responses=(of_partition,)
     )
-    parts = encode_response(header, ProduceResponse(responses=(of_topic,)))
-    return b"".join(cast("list[bytes]", parts))
+    response = ProduceResponse(responses=(of_topic,))
+    return encoded_answer(response, request.api_version, request.correlation_id)
