@@ -1,0 +1,61 @@
+"""The rows of `python -m bench peers`.
+
+requests      one record each, one at a time on each connection
+batches       16 KiB and 64 KiB, spread over connections and partitions
+fetches       64 KiB and 1 MiB answers from the page cache
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from bench.base.figure import Figure
+from bench.peers.comparison import Comparison, Effort, compared
+from bench.peers.fetch import fetched_figure
+from bench.peers.produce import BATCH_16, BATCH_64, ONE_RECORD, produced_figure
+
+Row = Callable[[Comparison], Figure]
+
+SECONDS = 2.0
+"""How long a row loads each server."""
+UNSYNCED = "flush.on.acks.all=false"
+
+PRODUCES: tuple[Row, ...] = (
+    *(
+        partial(produced_figure, load=ONE_RECORD, acks=acks, connections=connections)
+        for connections in (1, 16, 64)
+        for acks in (1, -1)
+    ),
+    *(
+        partial(produced_figure, load=BATCH_16, acks=acks, connections=16, partitions=16)
+        for acks in (1, -1)
+    ),
+    *(partial(produced_figure, load=BATCH_64, acks=acks, connections=1) for acks in (1, -1)),
+)
+FETCHES: tuple[Row, ...] = tuple(
+    partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)
+)
+UNSYNCED_ROWS: tuple[Row, ...] = tuple(
+    partial(produced_figure, load=ONE_RECORD, acks=-1, connections=connections)
+    for connections in (1, 16)
+)
+
+
+def peer_figures(pairs: int) -> list[Figure]:
+    """Measure every row, with Kompakt and Apache Kafka in turn.
+
+    Raises:
+        JarsUnavailable: Java or Maven is missing.
+    """
+    effort = Effort(pairs, SECONDS)
+    with compared(effort) as servers:
+        figures = measured(servers, (*PRODUCES, *FETCHES))
+    with compared(effort, UNSYNCED, label=", ours not synced") as servers:
+        figures += measured(servers, UNSYNCED_ROWS)
+    return figures
+
+
+def measured(servers: Comparison, rows: Iterable[Row]) -> list[Figure]:
+    """Returns the figures of these rows."""
+    return [row(servers) for row in rows]
