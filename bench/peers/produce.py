@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.base.batches import keyed_batch
-from bench.base.closed_loop import answered_rate
+from bench.base.batches import keyed_batch, tombstone_batch
+from bench.base.closed_loop import closed_loop
 from bench.base.connection import connected
 from bench.base.figure import Figure
 from bench.base.raw_protocol import produce_errors, produce_request
 from bench.clients.throughput import MEGABYTE, topic_on
 from bench.peers.comparison import Comparison, Peer
+from protocol.records.record_batch import Codec
 
 WARM_REQUESTS_A_SECOND = 1_000
 """How many requests find out how fast a server is; they warm it up, too."""
@@ -35,9 +36,26 @@ def load_in_bytes(batch: bytes) -> Load:
     return Load(f"{len(batch) >> 10} KiB", batch, "MB/s", len(batch) / MEGABYTE)
 
 
+def compressed_load(codec: Codec) -> Load:
+    """Returns a load of about 64 KiB before compression, which is what its rate counts."""
+    plain, batch = (
+        tombstone_batch(records=600, value_bytes=95, keys=100_000, seed=1, codec=each)
+        for each in (Codec.NONE, codec)
+    )
+    label = f"{len(plain) >> 10} KiB {codec.name.lower()}"
+    return Load(label, batch, "MB/s before compression", len(plain) / MEGABYTE)
+
+
 ONE_RECORD = Load("one record", keyed_batch(records=1, value_bytes=84, keys=1, seed=4))
+KILOBYTE, TEN_KILOBYTES = (
+    Load(
+        f"one record of {size} KB", keyed_batch(records=1, value_bytes=1000 * size, keys=1, seed=7)
+    )
+    for size in (1, 10)
+)
 BATCH_16 = load_in_bytes(keyed_batch(records=150, value_bytes=85, keys=100_000, seed=6))
 BATCH_64 = load_in_bytes(keyed_batch(records=600, value_bytes=85, keys=100_000, seed=1))
+COMPRESSED = tuple(map(compressed_load, Codec))
 
 
 def produced_figure(
@@ -62,10 +80,11 @@ def produced_figure(
 
 def loaded_rate(peer: Peer, frames: Sequence[bytes], seconds: float) -> float:
     """Load a server for so many seconds, after a short load that warms it up. Returns requests/s."""
-    warm = answered_rate(peer.port, frames, int(WARM_REQUESTS_A_SECOND * seconds))
-    count = max(1, int(warm * seconds))
-    with peer.costing(count):
-        return answered_rate(peer.port, frames, count)
+    with closed_loop(peer.port, frames) as answered:
+        warm = answered(int(WARM_REQUESTS_A_SECOND * seconds))
+        count = max(1, int(warm * seconds))
+        with peer.costing(count):
+            return answered(count)
 
 
 def wait_until_accepted(peer: Peer, frames: Sequence[bytes]) -> None:

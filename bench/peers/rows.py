@@ -13,7 +13,15 @@ from functools import partial
 from bench.base.figure import Figure
 from bench.peers.comparison import Comparison, Effort, compared
 from bench.peers.fetch import fetched_figure
-from bench.peers.produce import BATCH_16, BATCH_64, ONE_RECORD, produced_figure
+from bench.peers.produce import (
+    BATCH_16,
+    BATCH_64,
+    COMPRESSED,
+    KILOBYTE,
+    ONE_RECORD,
+    TEN_KILOBYTES,
+    produced_figure,
+)
 
 Row = Callable[[Comparison], Figure]
 
@@ -27,11 +35,17 @@ PRODUCES: tuple[Row, ...] = (
         for connections in (1, 16, 64)
         for acks in (1, -1)
     ),
+    partial(produced_figure, load=ONE_RECORD, acks=1, connections=1000),
+    *(
+        partial(produced_figure, load=load, acks=1, connections=16)
+        for load in (KILOBYTE, TEN_KILOBYTES)
+    ),
     *(
         partial(produced_figure, load=BATCH_16, acks=acks, connections=16, partitions=16)
         for acks in (1, -1)
     ),
     *(partial(produced_figure, load=BATCH_64, acks=acks, connections=1) for acks in (1, -1)),
+    *(partial(produced_figure, load=load, acks=1, connections=1) for load in COMPRESSED),
 )
 FETCHES: tuple[Row, ...] = tuple(
     partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)
