@@ -7,9 +7,10 @@ does not sync what it acknowledges; with acks=all we do, unless the figure says 
 
 from __future__ import annotations
 
+import ssl
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ from bench.base.apache_kafka import NAME as KAFKA
 from bench.base.apache_kafka import kafka_command
 from bench.base.figure import Figure, interleaved
 from bench.base.processes import broker_command, cpu_seconds, free_port, running
+from bench.base.tls import Tls
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class Peer:
 
     port: int
     pid: int
+    tls: ssl.SSLContext | None = None
+    """What its clients connect with, if its listener has TLS."""
     micros: list[float] = field(default_factory=list)
 
     @contextmanager
@@ -84,11 +88,38 @@ def compared(effort: Effort, *overrides: str, label: str = "") -> Iterator[Compa
         JarsUnavailable: Java or Maven is missing.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        port, kafka_port = free_port(), free_port()
-        ours = broker_command(port, Path(folder) / "data", "log.cleaner.enable=false", *overrides)
-        theirs = kafka_command(kafka_port, Path(folder) / "kafka")
-        pids = [
-            stack.enter_context(running(command, at))
-            for command, at in ((ours, port), (theirs, kafka_port))
-        ]
-        yield Comparison(Peer(port, pids[0]), Peer(kafka_port, pids[1]), effort, label)
+        ours, theirs = free_port(), free_port()
+        yield Comparison(
+            Peer(ours, stack.enter_context(_kompakt(ours, Path(folder), overrides))),
+            Peer(theirs, stack.enter_context(_kafka(theirs, Path(folder), {}))),
+            effort,
+            label,
+        )
+
+
+@contextmanager
+def compared_over_tls(effort: Effort) -> Iterator[Comparison]:
+    """Run both brokers with TLS; both take the cipher suite that the same client offers first.
+
+    Raises:
+        JarsUnavailable: Java or Maven is missing.
+    """
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        tls, ours, theirs = Tls(Path(folder) / "tls"), free_port(), free_port()
+        kompakt = _kompakt(ours, Path(folder), tls.broker_settings(ours))
+        kafka = _kafka(theirs, Path(folder), tls.kafka_properties(theirs))
+        yield Comparison(
+            Peer(ours, stack.enter_context(kompakt), tls.client),
+            Peer(theirs, stack.enter_context(kafka), tls.client),
+            effort,
+            ", over TLS",
+        )
+
+
+def _kompakt(port: int, folder: Path, overrides: Sequence[str]) -> AbstractContextManager[int]:
+    command = broker_command(port, folder / "data", "log.cleaner.enable=false", *overrides)
+    return running(command, port)
+
+
+def _kafka(port: int, folder: Path, properties: Mapping[str, str]) -> AbstractContextManager[int]:
+    return running(kafka_command(port, folder / "kafka", properties=properties), port)

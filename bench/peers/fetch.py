@@ -25,7 +25,7 @@ def fetched_figure(servers: Comparison, bytes_max: int) -> Figure:
     with ExitStack() as stack:
         requests = {}
         for peer in servers.peers:
-            topic = stack.enter_context(topic_on(peer.port, "delete"))
+            topic = stack.enter_context(topic_on(peer.port, "delete", tls=peer.tls))
             fill(peer, topic)
             requests[peer.port] = fetches(peer, topic, bytes_max) * FETCH_ROUNDS
         name = f"fetch, {bytes_max >> 10} KiB answers"
@@ -36,14 +36,14 @@ def fill(peer: Peer, topic: str) -> None:
     """Produce equal batches to a topic."""
     frame = produce_request(topic, 0, BATCH, acks=1)
     wait_until_accepted(peer, [frame])
-    answered_rate(peer.port, [frame], FETCHED_BYTES // len(BATCH))
+    answered_rate(peer.port, [frame], FETCHED_BYTES // len(BATCH), peer.tls)
 
 
 def fetches(peer: Peer, topic: str, bytes_max: int) -> list[bytes]:
     """Returns the requests that read a topic of equal batches from start to end."""
     frames, offset = list[bytes](), 0
     records = read_header(BATCH).record_count
-    with connected(peer.port) as connection:
+    with connected(peer.port, peer.tls) as connection:
         while True:
             frame = fetch_request(topic, 0, offset, bytes_max=bytes_max)
             ((_, fetched),) = fetched_records(connection.ask(frame))
@@ -56,7 +56,7 @@ def fetches(peer: Peer, topic: str, bytes_max: int) -> list[bytes]:
 
 def fetched_rate(peer: Peer, frames: Sequence[bytes]) -> float:
     """Returns MB/s of the answers to these requests."""
-    with connected(peer.port) as connection, peer.costing(len(frames)):
+    with connected(peer.port, peer.tls) as connection, peer.costing(len(frames)):
         started, received = time.perf_counter(), 0
         for frame in frames:
             received += len(connection.ask(frame))

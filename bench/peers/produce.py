@@ -66,7 +66,7 @@ def produced_figure(
     ack = "acks=all" if acks < 0 else "acks=1"
 
     def rate(peer: Peer) -> float:
-        with topic_on(peer.port, "delete", partitions) as topic:
+        with topic_on(peer.port, "delete", partitions, peer.tls) as topic:
             frames = [
                 produce_request(topic, number % partitions, load.batch, acks=acks)
                 for number in range(connections)
@@ -80,7 +80,7 @@ def produced_figure(
 
 def loaded_rate(peer: Peer, frames: Sequence[bytes], seconds: float) -> float:
     """Load a server for so many seconds, after a short load that warms it up. Returns requests/s."""
-    with closed_loop(peer.port, frames) as answered:
+    with closed_loop(peer.port, frames, peer.tls) as answered:
         warm = answered(int(WARM_REQUESTS_A_SECOND * seconds))
         count = max(1, int(warm * seconds))
         with peer.costing(count):
@@ -91,7 +91,7 @@ def wait_until_accepted(peer: Peer, frames: Sequence[bytes]) -> None:
     """Send each request until it is accepted: Apache Kafka answers the creation of a topic before its
     partitions have a leader."""
     deadline = time.monotonic() + LEADER_SECONDS_MAX
-    with connected(peer.port) as connection:
+    with connected(peer.port, peer.tls) as connection:
         for frame in frames:
             while errors := produce_errors(connection.ask(frame)):
                 if time.monotonic() > deadline:

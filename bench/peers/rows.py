@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from bench.base.figure import Figure
-from bench.peers.comparison import Comparison, Effort, compared
+from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
 from bench.peers.fetch import fetched_figure
 from bench.peers.produce import (
     BATCH_16,
@@ -55,6 +55,11 @@ UNSYNCED_ROWS: tuple[Row, ...] = tuple(
     for connections in (1, 16)
 )
 
+TLS_ROWS: tuple[Row, ...] = (
+    partial(produced_figure, load=BATCH_64, acks=1, connections=1),
+    partial(fetched_figure, bytes_max=1 << 20),
+)
+
 
 def peer_figures(pairs: int) -> list[Figure]:
     """Measure every row, with Kompakt and Apache Kafka in turn.
@@ -67,6 +72,8 @@ def peer_figures(pairs: int) -> list[Figure]:
         figures = measured(servers, (*PRODUCES, *FETCHES))
     with compared(effort, UNSYNCED, label=", ours not synced") as servers:
         figures += measured(servers, UNSYNCED_ROWS)
+    with compared_over_tls(effort) as servers:
+        figures += measured(servers, TLS_ROWS)
     return figures
 
 
