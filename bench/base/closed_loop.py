@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
-from bench.base.connection import SIZE, socket_to
+from bench.base.connection import SIZE, answer_to, socket_to
 
 READ_BYTES = 64 << 10
 
@@ -31,7 +31,7 @@ def closed_loop(
             connection = stack.enter_context(closing(socket_to(port, tls)))
             # Answered before the next one connects: the queue of a listener is short, and a client that
             # finds it full waits for a second.
-            size = _first_size(connection, frame)
+            size = SIZE.size + len(answer_to(connection, frame))
             clients[connection.fileno()] = _Client(connection, frame, size)
             poll.register(connection, select.EPOLLIN)
         for client in clients.values():
@@ -84,21 +84,3 @@ class _Client:
             return False
         self._missing = self._size
         return True
-
-
-def _first_size(connection: socket.socket, frame: bytes) -> int:
-    """Send a frame once. Returns the size of its answer, with that of the size itself."""
-    connection.sendall(frame)
-    (size,) = SIZE.unpack(_exactly(connection, SIZE.size))
-    _exactly(connection, size)
-    return SIZE.size + int(size)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    """Read so many bytes, also over TLS, which cannot wait for all of them by itself."""
-    read = bytearray()
-    while len(read) < size:
-        if not (piece := connection.recv(size - len(read))):
-            raise ConnectionError("the broker closed the connection")
-        read += piece
-    return bytes(read)

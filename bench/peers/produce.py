@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.base.batches import keyed_batch, tombstone_batch
-from bench.base.closed_loop import closed_loop
-from bench.base.connection import connected
 from bench.base.figure import Figure
 from bench.base.raw_protocol import produce_errors, produce_request
 from bench.clients.throughput import MEGABYTE, topic_on
 from bench.peers.comparison import Comparison, Peer
+from bench.peers.loading import loaded_rate, wait_until_served
 from protocol.records.record_batch import Codec
-
-WARM_REQUESTS_A_SECOND = 1_000
-"""How many requests find out how fast a server is; they warm it up, too."""
-LEADER_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +53,18 @@ COMPRESSED = tuple(map(compressed_load, Codec))
 
 
 def produced_figure(
-    servers: Comparison, load: Load, acks: int, *, connections: int, partitions: int = 1
+    servers: Comparison,
+    load: Load,
+    acks: int,
+    *,
+    connections: int,
+    partitions: int = 1,
+    beside: str = "",
 ) -> Figure:
-    """Measure produces of one batch, spread over connections and partitions."""
+    """Measure produces of one batch, spread over connections and partitions.
+
+    `beside` is the end of the figure's name: what the servers do at the same time.
+    """
     spread = f" x {partitions} partitions" if partitions > 1 else ""
     ack = "acks=all" if acks < 0 else "acks=1"
 
@@ -74,26 +77,10 @@ def produced_figure(
             wait_until_accepted(peer, frames[:partitions])
             return load.each * loaded_rate(peer, frames, servers.effort.seconds)
 
-    name = f"produce, {load.label}, {connections} connections{spread}, {ack}"
+    name = f"produce, {load.label}, {connections} connections{spread}, {ack}{beside}"
     return servers.figure(name, load.unit, rate)
 
 
-def loaded_rate(peer: Peer, frames: Sequence[bytes], seconds: float) -> float:
-    """Load a server for so many seconds, after a short load that warms it up. Returns requests/s."""
-    with closed_loop(peer.port, frames, peer.tls) as answered:
-        warm = answered(int(WARM_REQUESTS_A_SECOND * seconds))
-        count = max(1, int(warm * seconds))
-        with peer.costing(count):
-            return answered(count)
-
-
 def wait_until_accepted(peer: Peer, frames: Sequence[bytes]) -> None:
-    """Send each request until it is accepted: Apache Kafka answers the creation of a topic before its
-    partitions have a leader."""
-    deadline = time.monotonic() + LEADER_SECONDS_MAX
-    with connected(peer.port, peer.tls) as connection:
-        for frame in frames:
-            while errors := produce_errors(connection.ask(frame)):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the broker refused a batch: error {errors}")
-                time.sleep(0.01)
+    """Send each produce until it is accepted."""
+    wait_until_served(peer, frames, lambda answer: max(produce_errors(answer), default=0))

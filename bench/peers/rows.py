@@ -11,8 +11,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from bench.base.figure import Figure
+from bench.peers.commit_latency import commit_latency_figure
 from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
 from bench.peers.fetch import fetched_figure
+from bench.peers.long_polls import produced_beside_long_polls_figure
+from bench.peers.metadata import metadata_figure
+from bench.peers.offset_commit import committed_figure
 from bench.peers.produce import (
     BATCH_16,
     BATCH_64,
@@ -50,9 +54,19 @@ PRODUCES: tuple[Row, ...] = (
 FETCHES: tuple[Row, ...] = tuple(
     partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)
 )
-UNSYNCED_ROWS: tuple[Row, ...] = tuple(
-    partial(produced_figure, load=ONE_RECORD, acks=-1, connections=connections)
-    for connections in (1, 16)
+OTHERS: tuple[Row, ...] = (
+    partial(metadata_figure, connections=16),
+    partial(committed_figure, connections=16),
+    *(partial(commit_latency_figure, percentile=percentile) for percentile in (50, 99)),
+    # The last one: Apache Kafka keeps waiting fetches of closed connections until their time is over.
+    partial(produced_beside_long_polls_figure, long_polls=1000),
+)
+UNSYNCED_ROWS: tuple[Row, ...] = (
+    *(
+        partial(produced_figure, load=ONE_RECORD, acks=-1, connections=connections)
+        for connections in (1, 16)
+    ),
+    partial(committed_figure, connections=16),
 )
 
 TLS_ROWS: tuple[Row, ...] = (
@@ -69,7 +83,7 @@ def peer_figures(pairs: int) -> list[Figure]:
     """
     effort = Effort(pairs, SECONDS)
     with compared(effort) as servers:
-        figures = measured(servers, (*PRODUCES, *FETCHES))
+        figures = measured(servers, (*PRODUCES, *FETCHES, *OTHERS))
     with compared(effort, UNSYNCED, label=", ours not synced") as servers:
         figures += measured(servers, UNSYNCED_ROWS)
     with compared_over_tls(effort) as servers:
