@@ -38,10 +38,10 @@ def commit_latency_figure(servers: Comparison, *, percentile: int) -> Figure:
                 each.micros.clear()
             figure = interleaved(
                 f"produce latency p{percentile}, one record, 1 connections, acks=all{servers.label}",
-                "ms (less is better)",
+                "ms",
                 lambda: latency_ms(ours, frame, count, percentile),
                 lambda: latency_ms(limit, frame, count, percentile),
-                limit_is="ping-pong + fdatasync",
+                limit_is="ping-pong + fdatasync (less is better)",
                 pairs=servers.effort.pairs,
             )
     mine, its = (median(each.micros) for each in (ours, limit))
