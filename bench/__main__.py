@@ -1,11 +1,13 @@
-"""`python -m bench [GROUP ...]`: measure, print tables, write bench/results/<group>.json.
+"""`python -m bench [--quick] [GROUP ...]`: measure, print tables, write bench/results/<group>.json.
 
+A quick run measures each figure once, in some groups only a few figures, and writes no results.
 KOMPAKT_BENCH_PAIRS is the number of measurements of each figure and its probe, KOMPAKT_BENCH_NOTE a
 note about the state of the machine for readers of the results.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -38,9 +40,9 @@ from bench.clients.idle_connections import idle_connection_figures
 from bench.clients.idle_mirrors import idle_mirror_figures
 from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
-from bench.clients.peers import peer_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
+from bench.peers.rows import peer_figures, quick_peer_figures
 from bench.replog.placements import placement_figures
 from bench.replog.snapshotters import snapshotter_figures
 from bench.start.recovery import unclean_start_figures
@@ -98,6 +100,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }
+QUICK_GROUPS = GROUPS | {"peers": quick_peer_figures}
 
 
 def machine() -> dict[str, str | int | float | None]:
@@ -138,23 +141,33 @@ def show(console: Console, group: str, figures: list[Figure]) -> None:
     console.print(table)
 
 
-def main(groups: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the named groups, or all of them. Returns the exit code: 2 for an unknown name."""
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--quick", action="store_true", help="take a first look; write no results")
+    options = parser.parse_args(arguments)
     console = Console(width=160)
-    unknown = [group for group in groups if group not in GROUPS]
+    unknown = [group for group in options.groups if group not in GROUPS]
     if unknown:
         console.print(f"No such group: {', '.join(unknown)}. There are: {', '.join(GROUPS)}.")
         return 2
     RESULTS.mkdir(exist_ok=True)
     # SIGTERM raises, so that every server process is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    for group in groups or GROUPS:
-        before = machine()
-        with console.status(f"measuring {group}"):
-            figures = GROUPS[group](PAIRS)
-        write(group, figures, before)
-        show(console, group, figures)
+    for group in options.groups or GROUPS:
+        run(console, group, is_quick=options.quick)
     return 0
+
+
+def run(console: Console, group: str, *, is_quick: bool) -> None:
+    """Measure a group and show its figures; write them unless the run is quick."""
+    before = machine()
+    with console.status(f"measuring {group}"):
+        figures = QUICK_GROUPS[group](1) if is_quick else GROUPS[group](PAIRS)
+    if not is_quick:
+        write(group, figures, before)
+    show(console, group, figures)
 
 
 if __name__ == "__main__":

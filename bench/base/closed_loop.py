@@ -4,43 +4,59 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
-from bench.base.connection import SIZE, socket_to
+from bench.base.connection import SIZE, answer_to, socket_to
 
 READ_BYTES = 64 << 10
 
 
-def answered_rate(port: int, frames: Sequence[bytes], count: int) -> float:
-    """Returns how many requests a second a server answers: `count`, on a connection for each frame.
+@contextmanager
+def closed_loop(
+    port: int, frames: Sequence[bytes], tls: ssl.SSLContext | None = None
+) -> Iterator[Callable[[int], float]]:
+    """Open a connection for each frame; each sends its frame again as soon as it is answered.
 
-    Each connection sends its frame once more as soon as it is answered. All answers to a frame have the
-    same size.
+    All answers to a frame have the same size. Yields a function that waits for so many answers and
+    returns how many of them arrive in a second.
     """
     with ExitStack() as stack:
-        sockets = [stack.enter_context(closing(socket_to(port))) for _ in frames]
-        sizes = [_first_size(each, frame) for each, frame in zip(sockets, frames, strict=True)]
         poll = select.epoll()
         stack.callback(poll.close)
-        by_number = {
-            each.fileno(): _Client(each, frame, size)
-            for each, frame, size in zip(sockets, frames, sizes, strict=True)
-        }
-        for number in by_number:
-            poll.register(number, select.EPOLLIN)
-        started = time.perf_counter()
-        for client in by_number.values():
+        clients = dict[int, _Client]()
+        for frame in frames:
+            connection = stack.enter_context(closing(socket_to(port, tls)))
+            # Answered before the next one connects: the queue of a listener is short, and a client that
+            # finds it full waits for a second.
+            size = SIZE.size + len(answer_to(connection, frame))
+            clients[connection.fileno()] = _Client(connection, frame, size)
+            poll.register(connection, select.EPOLLIN)
+        for client in clients.values():
             client.send()
-        left = count
-        while left > 0:
-            for number, _ in poll.poll():
-                client = by_number[number]
-                if client.is_answered():
-                    client.send()
-                    left -= 1
-        return count / (time.perf_counter() - started)
+        yield lambda count: _answered_rate(poll, clients, count)
+
+
+def answered_rate(
+    port: int, frames: Sequence[bytes], count: int, tls: ssl.SSLContext | None = None
+) -> float:
+    """Returns how many requests a second a server answers: `count`, on a connection for each frame."""
+    with closed_loop(port, frames, tls) as rate:
+        return rate(count)
+
+
+def _answered_rate(poll: select.epoll, clients: Mapping[int, _Client], count: int) -> float:
+    started = time.perf_counter()
+    left = count
+    while left > 0:
+        for number, _ in poll.poll():
+            client = clients[number]
+            if client.is_answered():
+                client.send()
+                left -= 1
+    return count / (time.perf_counter() - started)
 
 
 class _Client:
@@ -68,11 +84,3 @@ class _Client:
             return False
         self._missing = self._size
         return True
-
-
-def _first_size(connection: socket.socket, frame: bytes) -> int:
-    """Send a frame once. Returns the size of its answer, with that of the size itself."""
-    connection.sendall(frame)
-    (size,) = SIZE.unpack(connection.recv(SIZE.size, socket.MSG_WAITALL))
-    connection.recv(size, socket.MSG_WAITALL)
-    return SIZE.size + int(size)

@@ -67,6 +67,23 @@ def socket_to(port: int, tls: ssl.SSLContext | None = None) -> socket.socket:
     return plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
+def answer_to(connection: socket.socket, frame: bytes) -> bytes:
+    """Send one request and read its answer, returned without its size."""
+    connection.sendall(frame)
+    (size,) = SIZE.unpack(_exactly(connection, SIZE.size))
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    """Read so many bytes, also over TLS, where MSG_WAITALL does not exist."""
+    read = bytearray()
+    while len(read) < size:
+        if not (piece := connection.recv(size - len(read))):
+            raise ConnectionError("the broker closed the connection")
+        read += piece
+    return bytes(read)
+
+
 @contextmanager
 def connected(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Connection]:
     """Open a connection to a broker on this machine, and close it at the end."""

@@ -5,6 +5,7 @@
                 BATCHES, each frame goes to the next BATCHES of FILES files in equal parts
     fetch       receive a Fetch v11, sendfile the requested batches of a file after a header
     ping        receive a frame, answer 64 bytes
+    ping_synced receive a frame, write it to a file, fdatasync, answer 64 bytes; nothing at the same time
     tls_produce, tls_fetch
                 the same over TLS with the key store STORE; the file is read instead of sendfile
 
@@ -158,6 +159,16 @@ def serve_ping(connection: socket.socket, _: Path) -> None:
         connection.sendall(PRODUCE_ANSWER)
 
 
+def serve_ping_synced(connection: socket.socket, path: Path) -> None:
+    frames = Frames(connection)
+    with path.open("wb", buffering=0) as target:
+        while (frame := frames.next()) is not None:
+            target.write(frame)
+            os.fdatasync(target.fileno())
+            connection.sendall(PRODUCE_ANSWER)
+    path.unlink()
+
+
 def with_tls(connection: socket.socket, key_store: str) -> ssl.SSLSocket:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(key_store)
@@ -189,6 +200,7 @@ MODES: dict[str, Callable[..., None]] = {
     "synced": serve_synced,
     "fetch": serve_fetch,
     "ping": serve_ping,
+    "ping_synced": serve_ping_synced,
     "tls_produce": serve_tls_produce,
     "tls_fetch": serve_tls_fetch,
 }

@@ -1,0 +1,1 @@
+"""Kompakt beside Apache Kafka: the same frames from one client process, in turn."""
