@@ -18,9 +18,9 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`, and fetch its jars once
 	$(BIN)/kompakt pipeline jars
 
-# Number of processes that share the test files; 0 runs them in this process, sorted by name. Three
-# keep two cores busy: a fourth saves 3 % of the time, and makes every test slower.
-TEST_PROCESSES ?= 3
+# Number of processes that share the test files; 0 runs them in this process, sorted by name. Many tests
+# wait for other processes, so two cores have work for four.
+TEST_PROCESSES ?= 4
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
