@@ -8,8 +8,8 @@ worker thread where those cannot (`storage/log/sync_rounds.py` decides).
 
 With `flush.on.acks.all=true`, or with `flush.messages=1`, every append is followed by a round, and the
 high watermark of a log is the end of what was synced. The round starts at once if an answer, a parked
-fetch of the log or a truncation waits for it, otherwise after `LINGER_SECONDS`: appends with acks=1 that
-nobody reads yet share their syncs. Without that setting the high watermark is the log end
+fetch of the log or a truncation waits for it, otherwise after `LINGER_SECONDS`: where nobody waits,
+appends with acks=1 share their syncs. Without that setting the high watermark is the log end
 offset immediately: a crash of the machine may lose acknowledged records, as in Kafka. A round then
 starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "A produce
 request, top to bottom" in ARCHITECTURE.md.
@@ -89,7 +89,7 @@ class GroupCommit:
         self._worker_rounds: SimpleQueue[bool] = SimpleQueue()
         self._worker: threading.Thread | None = None
         # State. While any log is dirty, a round is scheduled or runs; no list in `_waiting` is empty.
-        # When the round was scheduled; None if there is none.
+        # When the round was started, or else scheduled; None if there is none.
         self._round_start_s: float | None = None
         # False while a round is scheduled that the threads have not begun. If nobody waits for it, a
         # timer starts it.
@@ -209,7 +209,7 @@ class GroupCommit:
 
     def _hurry(self) -> None:
         """Start the scheduled round soon. If one runs, the next one follows at once."""
-        self._is_urgent = True
+        self._is_urgent = self._round_start_s is not None
         if self._linger is not None:
             # Let the ready callbacks run first, so that their appends share the round. If a request
             # waits, `start_round_now` starts it earlier.
@@ -226,6 +226,8 @@ class GroupCommit:
         if self._is_started:
             return
         self._is_started, self._is_urgent = True, False
+        # The metric is about the disk, not about the linger.
+        self._round_start_s = self._loop.time()
         if self._start_compiled_round():
             return
         if self._worker is None:

@@ -26,7 +26,7 @@ from server.runtime.tasks import report_failure
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
 from server.topics.topic import Topic
-from storage.files.errors import StorageError
+from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from storage.threads import loop_thread
@@ -83,7 +83,7 @@ class FetchShortcut:
         """Answer a plain request that has something to read, and count it. Returns None if the request
         must take the ordinary path; then nothing has happened.
 
-        The caller owns the frame, and no earlier request of the connection is running or waiting. The
+        The caller owns the frame, and no earlier request of the connection is running or queued. The
         answer holds a pin if it has a region of a segment file.
         """
         if len(frame) > PLAIN_FRAME_BYTES_MAX or self._is_for_followers(connection):
@@ -94,8 +94,8 @@ class FetchShortcut:
             return None
         try:
             parts = self._answer(request)
-        except StorageError:
-            return None  # The ordinary path reads again, and reports it.
+        except (NotCached, StorageError):
+            return None  # The ordinary path reads from the disk, and reports what fails.
         except Exception as error:  # noqa: BLE001 - the ordinary path may do it right
             report_failure("plain fetch", error)
             return None
@@ -104,7 +104,7 @@ class FetchShortcut:
         return parts
 
     def _answer(self, request: PlainFetch) -> list[Part] | None:
-        """Returns the answer if it has records. Raises StorageError; then no pin is left."""
+        """Returns the answer if it has records. Raises NotCached, StorageError; then no pin is left."""
         topic = existing_topic(
             self._broker.topics, request.topic, is_id=request.api_version >= IDS_SINCE
         )
@@ -119,17 +119,17 @@ class FetchShortcut:
             size = sum([region.size for region in read.regions])
             before, tail = template.around(request, read, size)
             records = self._records(read, size)
+            self._broker.probe.partition_fetched(topic.name, size, is_failed=False)
         except BaseException:
             read.release()
             raise
-        self._broker.probe.partition_fetched(topic.name, size, is_failed=False)
         return [before, *records, tail] if tail else [before, *records]
 
     def _records(self, read: ReadResult, size: int) -> list[Part]:
         """Returns the records of a read: copied if they are small, else its pinned regions."""
         if size > COPIED_BYTES_MAX or not self._broker.answers.has_room:
             return list(read.regions)
-        copies: list[Part] = [region.read_bytes() for region in read.regions]
+        copies: list[Part] = [region.read_cached() for region in read.regions]
         read.release()
         return copies
 
@@ -139,8 +139,8 @@ class FetchShortcut:
         return bool(internal) and connection.endpoint.name == internal
 
     def _read(self, request: PlainFetch, log: PartitionLog) -> ReadResult | None:
-        """Read from memory. Returns None if that finds less than the client waits for. Raises
-        StorageError, also if the records are not in memory."""
+        """Read from memory. Returns None if that finds less than the client waits for. Raises NotCached,
+        StorageError."""
         bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         read = log.reader.read(
             Offset(request.fetch_offset),

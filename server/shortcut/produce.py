@@ -105,7 +105,7 @@ class ProduceShortcut:
         """Append the batch of a plain request. Returns None if the request must take the ordinary path;
         then nothing has happened.
 
-        The caller owns the frame, and no earlier request of the connection is running or waiting.
+        The caller owns the frame, and no earlier request of the connection is running or queued.
         """
         if len(frame) > PLAIN_FRAME_BYTES_MAX:
             return None

@@ -18,6 +18,7 @@ from protocol.records.batch_header import HEADER_BYTES, read_header
 from protocol.wire.numbers import Epoch, Offset, Position, ProducerId
 from storage.batches.cached_reads import Reads
 from storage.batches.walk import BatchPlace, walk_batches
+from storage.files.errors import NotCached
 from storage.segment.lookup import START, boundary_before, position_before
 from storage.segment.segment import Segment
 
@@ -55,6 +56,19 @@ class SegmentRegion:
     def read_bytes(self) -> bytes:
         """Returns the region's bytes, for readers that don't send files."""
         return self._files.open().read_at(self.position, self.size)
+
+    def read_cached(self) -> memoryview:
+        """Returns the region's bytes without waiting for the disk.
+
+        Raises:
+            NotCached: some of them are not in memory, or are gone: a log was cut.
+            DiskError: they cannot be read.
+        """
+        file = self._files.open()
+        data = file.read_cached(self.position, self.size)
+        if len(data) < self.size:
+            raise NotCached(file.path)
+        return memoryview(data)
 
     def release(self) -> None:
         """Release the segment. Releasing twice is allowed."""

@@ -33,7 +33,7 @@ from tests.harness.raw_connection import RawConnection
 from tests.harness.sidecar_mode import befall_broker
 from tests.harness.verification import errors_in
 
-KILLS = int(os.environ.get("KOMPAKT_KILLS", "30"))
+KILLS = int(os.environ.get("KOMPAKT_KILLS", "25"))
 KEYS = 500
 RECORDS_BEFORE_A_LOOK = 50
 RECORDS_A_ROUND_MAX = 3_000

@@ -5,6 +5,7 @@ The records of a read are regions of segment files, which it pins. Small ones ar
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
 from protocol.messages.fetch import (
@@ -18,6 +19,7 @@ from protocol.messages.fetch import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
 from server.net.send_queue import COPIED_BYTES_MAX
+from storage.files.errors import NotCached
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 
@@ -59,7 +61,7 @@ class AskedPartition:
         # State: there is a read result exactly while there is no error.
         self.log: PartitionLog | None = None
         self._read: ReadResult | None = None
-        self._copy: bytes | None = None
+        self._copy: bytes | memoryview | None = None
         """The records, if they are small enough to be copied; then nothing is pinned."""
         self.bytes = 0
         self.error_code = ErrorCode.NONE
@@ -84,8 +86,10 @@ class AskedPartition:
         self._copy = None
         size = sum(region.size for region in read.regions)
         if size <= COPIED_BYTES_MAX and (may_copy or not size):
-            self._copy = b"".join(region.read_bytes() for region in read.regions)
-            read.release()
+            # Otherwise the region is sent: the loop must not wait for the disk.
+            with suppress(NotCached):
+                self._copy = _copied(read)
+                read.release()
         self.bytes = size
 
     def refuse(self, error_code: ErrorCode) -> None:
@@ -115,6 +119,13 @@ class AskedPartition:
             diverging_epoch=_epoch_end_offset(read.diverging_epoch),
             records=tuple(read.regions) if self._copy is None else self._copy,
         )
+
+
+def _copied(read: ReadResult) -> bytes | memoryview:
+    """Returns a copy of what was read: at most one region. Raises NotCached, DiskError."""
+    for region in read.regions:
+        return region.read_cached()
+    return b""
 
 
 def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:

@@ -235,6 +235,25 @@ async def test_the_appends_to_a_log_whose_fetches_are_parked_do_not_linger(
     await commit.stop()
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_neither_a_stop_nor_a_log_that_syncs_each_message_lets_appends_linger(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    monkeypatch.setattr(group_commit, "LINGER_SECONDS", 3600)
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog(LogConfig() if is_stopped else LogConfig(flush_messages=1))
+    log.append(1)
+    commit.appended(log)
+    timed.gate.release()
+
+    if is_stopped:
+        await commit.stop()
+
+    await rounds(timed, 1)
+    await commit.stop()
+    assert log.high_watermark == 1
+
+
 async def test_an_append_that_nobody_waits_for_is_synced_soon(timed: TimedRounds) -> None:
     commit, _ = group_commit_over(timed)
     log: Any = TimedLog()

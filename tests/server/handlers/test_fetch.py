@@ -19,8 +19,10 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from protocol.messages.produce import ProduceResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
+from server.durability import group_commit
 from server.runtime.turns import Pace
 from storage.log.reader import LogReader
 from tests.harness.raw_client import RawClient
@@ -29,6 +31,7 @@ from tests.harness.served_broker import (
     batch_of,
     fetch_request,
     only_fetched,
+    produce_request,
     records_in,
     serving_broker,
 )
@@ -306,6 +309,19 @@ async def test_a_fetch_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> Non
         )
 
         assert (await answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_fetch_that_parks_does_not_wait_for_appends_to_linger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "LINGER_SECONDS", 3600)
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        produce = produce_request("orders", batch_of(1), acks=1)
+        await served.call(produce, 9, ProduceResponse)
+        request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS)
+        answer = only_fetched(await served.call(request, 12, FetchResponse))
+        assert len(records_in(answer)) == 1
 
 
 async def test_a_parked_fetch_ends_when_its_client_leaves(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.net.limits import AnswerMemory
 from server.net.send_queue import COPIED_BYTES_MAX
 from server.shortcut.plain import PlainRequests
-from storage.files.errors import DiskError
+from storage.files.errors import DiskError, NotCached
+from storage.files.local_files import LocalFile
 from storage.log.reader import LogReader
 from storage.segment.reader import SegmentRegion
 from tests.harness.log_builder import batch_of, valid
@@ -247,11 +248,14 @@ async def test_small_records_are_copied_and_large_ones_pinned_until_they_are_sen
 async def test_nothing_is_copied_while_memory_for_answers_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counts = counted(monkeypatch)
     async with broker_in(tmp_path) as served:
         monkeypatch.setattr(AnswerMemory, "has_room", property(lambda _: False))
-        monkeypatch.setattr(SegmentRegion, "read_bytes", failing)
-        found = only_fetched(await served.call(request_of(18), 12, FetchResponse))
-        assert records_in(found)[0].value == LARGE
+        monkeypatch.setattr(SegmentRegion, "read_cached", failing)
+        small = request_of(partition_max_bytes=500)
+        assert await is_taken(served, counts, small)
+        found = only_fetched(await served.call(small, 12, FetchResponse))
+        assert records_in(found)[0].offset == 0
 
 
 async def test_requests_behind_a_large_answer_are_answered_in_order(
@@ -282,11 +286,53 @@ async def test_records_that_cannot_be_read_are_an_error_of_the_partition_and_lea
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with broker_in(tmp_path) as served:
-        monkeypatch.setattr(SegmentRegion, "read_bytes", failing)
+        monkeypatch.setattr(SegmentRegion, "read_cached", failing)
         small = request_of(partition_max_bytes=500)
         found = only_fetched(await served.call(small, 12, FetchResponse))
         assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert not any(each.files._pins for each in served.log("orders").segments)
+
+
+@pytest.mark.parametrize(
+    ("reader", "method"), [(LogReader, "read"), (SegmentRegion, "read_cached")]
+)
+async def test_records_that_are_not_in_memory_come_by_the_ordinary_path(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    reader: type,
+    method: str,
+) -> None:
+    counts = counted(monkeypatch)
+    async with broker_in(tmp_path) as served:
+        read, calls = getattr(reader, method), list[object]()
+
+        def cold_once(*arguments: Any, **settings: Any) -> Any:
+            calls.append(arguments)
+            if len(calls) == 1:
+                raise NotCached("x")
+            return read(*arguments, **settings)
+
+        monkeypatch.setattr(reader, method, cold_once)
+        found = only_fetched(
+            await served.call(request_of(partition_max_bytes=500), 12, FetchResponse)
+        )
+        assert records_in(found)[0].offset == 0
+        assert (counts.taken, len(calls)) == (9, 2)
+        assert not caplog.records
+        assert not any(each.files._pins for each in served.log("orders").segments)
+
+
+async def test_records_that_a_cut_has_removed_meanwhile_are_not_counted_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_in(tmp_path) as served:
+        monkeypatch.setattr(
+            LocalFile, "read_cached", lambda self, at, size: self.read_at(at, size)[:-10]
+        )
+        small = request_of(partition_max_bytes=500)
+        found = only_fetched(await served.call(small, 12, FetchResponse))
+        assert records_in(found)[0].offset == 0
 
 
 async def test_a_mistake_of_ours_is_logged_and_the_ordinary_path_answers(
