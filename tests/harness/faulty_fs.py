@@ -27,6 +27,10 @@ class FaultyFile(LocalFile):
         self._faults.check("read", self.path)
         return super().read_at(position, size)
 
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        self._faults.check("read", self.path)
+        return super().read_cached(position, size)
+
     def read_into(self, position: int, buffer: memoryview) -> int:
         self._faults.check("read", self.path)
         return super().read_into(position, buffer)
