@@ -28,6 +28,9 @@ from protocol.wire.schema import (
     wire_class,
 )
 
+IDS_SINCE = 13
+"""The first version in which topics have ids instead of names."""
+
 HIGH_WATERMARK_NOT_SENT = 0x7FFFFFFFFFFFFFFF
 """The value from a replica that does not send its high watermark, and from consumers."""
 

@@ -100,3 +100,28 @@ cdef inline bint has_no_tags(span *rest) noexcept nogil:
         return False
     rest.at += 1
     return True
+
+
+cdef inline bint read_header(
+    span *rest,
+    int16_t key,
+    int16_t version_min,
+    int16_t version_max,
+    int16_t flexible_since,
+    int16_t *version,
+    int32_t *correlation_id,
+) noexcept nogil:
+    """Read a request's header. Returns False unless it is of this API and one of these versions, with an
+    ASCII client id and no tags."""
+    cdef int16_t api_key, client_id_size
+    if not read_int16(rest, &api_key) or not read_int16(rest, version):
+        return False
+    if api_key != key or version[0] < version_min or version[0] > version_max:
+        return False
+    if not read_int32(rest, correlation_id):
+        return False
+    if not read_int16(rest, &client_id_size) or client_id_size < -1:
+        return False
+    if client_id_size > 0 and not skip_ascii(rest, client_id_size):
+        return False
+    return version[0] < flexible_since or has_no_tags(rest)

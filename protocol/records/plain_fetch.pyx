@@ -8,11 +8,10 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from protocol.records.frame_span cimport (
     has_no_tags,
     is_one,
-    read_int16,
+    read_header,
     read_int32,
     read_int64,
     read_size,
-    skip,
     skip_ascii,
     span,
 )
@@ -27,7 +26,6 @@ cdef enum:
     REPLICA_IS_TAGGED_SINCE = 15
     VERSION_MAX = 18
     ID_BYTES = 16
-    HEADER_FIXED_BYTES = 8  # API key, version, correlation id.
     FETCH = 1
     CONSUMER = -1
 
@@ -45,21 +43,6 @@ cdef class PlainFetch:
         int32_t current_leader_epoch
         int64_t fetch_offset
         int32_t partition_max_bytes
-
-
-cdef inline bint read_header(span *rest, PlainFetch found) noexcept:
-    """Read the request's header. Returns False if it is not one of a plain Fetch."""
-    cdef int16_t api_key, client_id_size
-    read_int16(rest, &api_key)
-    read_int16(rest, &found.api_version)
-    read_int32(rest, &found.correlation_id)
-    if api_key != FETCH or not VERSION_MIN <= found.api_version <= VERSION_MAX:
-        return False
-    if not read_int16(rest, &client_id_size) or client_id_size < -1:
-        return False
-    if client_id_size > 0 and not skip_ascii(rest, client_id_size):
-        return False
-    return found.api_version < FLEXIBLE_SINCE or has_no_tags(rest)
 
 
 cdef inline bint read_bounds(span *rest, PlainFetch found) noexcept:
@@ -118,12 +101,20 @@ def read_plain_fetch(const uint8_t[::1] frame not None):
     cdef int64_t size
     cdef bint flexible
     cdef PlainFetch found
-    if frame.shape[0] < HEADER_FIXED_BYTES:
+    if frame.shape[0] == 0:
         return None
     rest.at = &frame[0]
     rest.end = rest.at + frame.shape[0]
     found = PlainFetch.__new__(PlainFetch)
-    if not read_header(&rest, found):
+    if not read_header(
+        &rest,
+        FETCH,
+        VERSION_MIN,
+        VERSION_MAX,
+        FLEXIBLE_SINCE,
+        &found.api_version,
+        &found.correlation_id,
+    ):
         return None
     flexible = found.api_version >= FLEXIBLE_SINCE
     if not read_bounds(&rest, found) or not is_one(&rest, flexible):

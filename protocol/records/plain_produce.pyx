@@ -8,11 +8,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from protocol.records.frame_span cimport (
     has_no_tags,
     is_one,
+    read_header,
     read_int16,
     read_int32,
     read_size,
     skip,
-    skip_ascii,
     span,
 )
 from protocol.records.record_format cimport (
@@ -32,7 +32,7 @@ cdef enum:
     IDS_SINCE = 13
     VERSION_MAX = 13
     ID_BYTES = 16
-    HEADER_FIXED_BYTES = 8  # API key, version, correlation id.
+    PRODUCE = 0
     ACKS_LEADER = 1
     ACKS_ALL = -1
     NO_TIMESTAMP = -1
@@ -51,30 +51,23 @@ cdef class PlainProduce:
 
 def read_plain_produce(const uint8_t[::1] frame not None):
     cdef span rest
-    cdef int16_t api_key, version, client_id_size, acks
+    cdef int16_t version, acks
     cdef int32_t correlation_id, timeout_ms, partition
     cdef int64_t size
     cdef const uint8_t *topic
     cdef const uint8_t *start
     cdef bint flexible
     cdef PlainProduce found
-    if frame.shape[0] < HEADER_FIXED_BYTES:
+    if frame.shape[0] == 0:
         return None
     start = &frame[0]
     rest.at = start
     rest.end = start + frame.shape[0]
-    read_int16(&rest, &api_key)
-    read_int16(&rest, &version)
-    read_int32(&rest, &correlation_id)
-    if api_key != 0 or version < VERSION_MIN or version > VERSION_MAX:
+    if not read_header(
+        &rest, PRODUCE, VERSION_MIN, VERSION_MAX, FLEXIBLE_SINCE, &version, &correlation_id
+    ):
         return None
     flexible = version >= FLEXIBLE_SINCE
-    if not read_int16(&rest, &client_id_size) or client_id_size < -1:
-        return None
-    if client_id_size > 0 and not skip_ascii(&rest, client_id_size):
-        return None
-    if flexible and not has_no_tags(&rest):
-        return None
     # The transactional id.
     if not read_size(&rest, flexible, True, &size) or size != -1:
         return None

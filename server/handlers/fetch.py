@@ -32,6 +32,7 @@ from functools import partial
 from uuid import UUID
 
 from protocol.messages.fetch import (
+    IDS_SINCE,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -60,7 +61,7 @@ from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 
-EPOCHS_SINCE, IDS_SINCE = 12, 13
+EPOCHS_SINCE = 12
 
 PARTITIONS_PER_TURN = 64
 """A fetch of up to this many partitions is read in one turn of the loop, in about a millisecond."""

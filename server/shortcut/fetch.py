@@ -15,13 +15,19 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.fetch import (
+    IDS_SINCE,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from protocol.records.plain_fetch import PlainFetch, read_plain_fetch
 from protocol.wire.api_keys import APIS, ApiKey
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset
 from protocol.wire.primitives import write_unsigned_varint
 from server.net.send_queue import COPIED_BYTES_MAX, Part
+from server.request_context import ANY_EPOCH
 from server.runtime.tasks import report_failure
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
 PLAIN_FRAME_BYTES_MAX = 4 << 10
 """A request for one partition is small; only names and racks that clients choose make it larger."""
 NAME = APIS[ApiKey.FETCH].name
-ANY_EPOCH = -1
-IDS_SINCE = 13
 SIZE = struct.Struct(">i")
 
 
@@ -116,7 +120,7 @@ class FetchShortcut:
         if read is None:
             return None
         try:
-            size = sum([region.size for region in read.regions])
+            size = read.size
             before, tail = template.around(request, read, size)
             records = self._records(read, size)
             self._broker.probe.partition_fetched(topic.name, size, is_failed=False)
@@ -129,9 +133,7 @@ class FetchShortcut:
         """Returns the records of a read: copied if they are small, else its pinned regions."""
         if size > COPIED_BYTES_MAX or not self._broker.answers.has_room:
             return list(read.regions)
-        copies: list[Part] = [region.read_cached() for region in read.regions]
-        read.release()
-        return copies
+        return [read.copied()]
 
     def _is_for_followers(self, connection: Connection) -> bool:
         """Returns whether the connection is to the listener on which followers may ask for more."""
@@ -151,7 +153,7 @@ class FetchShortcut:
         )
         if isinstance(read, ErrorCode):
             return None
-        size = sum([region.size for region in read.regions])
+        size = read.size
         is_enough = size >= min(request.min_bytes, bytes_max) or request.max_wait_ms <= 0
         if size and is_enough and not read.aborted:
             return read

@@ -92,6 +92,23 @@ class ReadResult:
     diverging_epoch: tuple[Epoch, Offset] | None = None
     """The epoch and end offset to which a reader must truncate whose log diverges from this one."""
 
+    @property
+    def size(self) -> int:
+        """The size of the records in bytes."""
+        return sum([region.size for region in self.regions])
+
+    def copied(self) -> bytes | memoryview:
+        """Returns a copy of the records, which are in at most one region, and releases its segment.
+
+        Raises:
+            NotCached, DiskError: like `SegmentRegion.read_cached`; nothing is released.
+        """
+        copy: bytes | memoryview = b""
+        for region in self.regions:
+            copy = region.read_cached()
+        self.release()
+        return copy
+
     def release(self) -> None:
         """Release the regions' segments. Releasing twice is allowed."""
         for region in self.regions:

@@ -1,13 +1,16 @@
-"""Counts the requests that take the second path, or switches that path off."""
+"""Counts the requests that take the second path, switches it off, and sends requests to compare."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from server.shortcut.plain import PlainRequests
+from tests.harness.raw_client import RawClient
 
 
 @dataclass
@@ -37,3 +40,15 @@ def counted(patch: pytest.MonkeyPatch) -> Counts:
 def switch_off(patch: pytest.MonkeyPatch) -> None:
     """Let every request take the ordinary path."""
     patch.setattr(PlainRequests, "run", lambda *_: None)
+
+
+async def answers_to(
+    frames: Iterable[bytes], client: RawClient, chooser: random.Random, sizes: Sequence[int]
+) -> list[bytes]:
+    """Send requests, each time a number of them that is chosen from `sizes`. Returns their answers."""
+    left, found = list(frames), list[bytes]()
+    while left:
+        together = [left.pop(0) for _ in range(min(len(left), chooser.choice(sizes)))]
+        client.send_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in together))
+        found += [bytes(await client.receive_frame()) for _ in together]
+    return found

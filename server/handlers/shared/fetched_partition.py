@@ -84,12 +84,11 @@ class AskedPartition:
         self.log = log
         self._read = read
         self._copy = None
-        size = sum(region.size for region in read.regions)
+        size = read.size
         if size <= COPIED_BYTES_MAX and (may_copy or not size):
             # Otherwise the region is sent: the loop must not wait for the disk.
             with suppress(NotCached):
-                self._copy = _copied(read)
-                read.release()
+                self._copy = read.copied()
         self.bytes = size
 
     def refuse(self, error_code: ErrorCode) -> None:
@@ -119,13 +118,6 @@ class AskedPartition:
             diverging_epoch=_epoch_end_offset(read.diverging_epoch),
             records=tuple(read.regions) if self._copy is None else self._copy,
         )
-
-
-def _copied(read: ReadResult) -> bytes | memoryview:
-    """Returns a copy of what was read: at most one region. Raises NotCached, DiskError."""
-    for region in read.regions:
-        return region.read_cached()
-    return b""
 
 
 def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:

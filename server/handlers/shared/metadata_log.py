@@ -15,6 +15,7 @@ import asyncio
 from uuid import UUID
 
 from protocol.messages.fetch import (
+    IDS_SINCE,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -39,7 +40,6 @@ from storage.files.paths import topic_id_text
 
 ENTRIES_SINCE = 12
 """The first version of Fetch that can name the term of the last entry."""
-IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 NO_NODE = -1
 

@@ -23,7 +23,7 @@ from storage.files.local_files import LocalFile
 from storage.log.reader import LogReader
 from storage.segment.reader import SegmentRegion
 from tests.harness.log_builder import batch_of, valid
-from tests.harness.plain_requests import Counts, counted, switch_off
+from tests.harness.plain_requests import Counts, answers_to, counted, switch_off
 from tests.harness.raw_client import RawClient, encode_request
 from tests.harness.served_broker import (
     ServedBroker,
@@ -106,15 +106,13 @@ def random_frames(seed: int, count: int) -> list[bytes]:
 
 async def answers(directory: Path, seed: int) -> list[bytes]:
     """Returns what a broker answers to random requests, one or several at a time."""
-    chooser, found = random.Random(seed + 1), list[bytes]()
     async with broker_in(directory) as served:
-        client, frames = await served.connect(), random_frames(seed, 150)
-        while frames:
-            together = [
-                frames.pop(0) for _ in range(min(len(frames), chooser.choice((1, 1, 2, 7))))
-            ]
-            client.send_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in together))
-            found += [bytes(await client.receive_frame()) for _ in together]
+        found = await answers_to(
+            random_frames(seed, 150),
+            await served.connect(),
+            random.Random(seed + 1),
+            sizes=(1, 1, 2, 7),
+        )
         assert all(each.files._pins == 0 for each in served.log("orders").segments)
     return found
 

@@ -25,7 +25,7 @@ from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of
 from tests.harness.log_home import read_all
-from tests.harness.plain_requests import Counts, counted, switch_off
+from tests.harness.plain_requests import Counts, answers_to, counted, switch_off
 from tests.harness.raw_client import RawClient, encode_request
 from tests.harness.served_broker import (
     ServedBroker,
@@ -115,19 +115,14 @@ async def answers_and_logs(
     directory: Path, seed: int
 ) -> tuple[list[bytes], dict[str, tuple[int, list[Any], object]]]:
     """Returns what a broker answers to random requests, and what its logs hold afterwards."""
-    chooser, answers = random.Random(seed + 1), list[bytes]()
     async with broker_in(directory) as served:
-        client = await served.connect()
-        frames = RandomClient(seed).frames(100)
-        while frames:
-            together = [
-                frames.pop(0) for _ in range(min(len(frames), chooser.choice((1, 1, 1, 2, 7))))
-            ]
-            client.send_bytes(
-                b"".join(len(frame).to_bytes(4, "big") + frame for _, frame in together)
-            )
-            received = [bytes(await client.receive_frame()) for _ in together]
-            answers += [re.sub(rb"broker's time \d+", b"broker's time", each) for each in received]
+        found = await answers_to(
+            [frame for _, frame in RandomClient(seed).frames(100)],
+            await served.connect(),
+            random.Random(seed + 1),
+            sizes=(1, 1, 1, 2, 7),
+        )
+        answers = [re.sub(rb"broker's time \d+", b"broker's time", each) for each in found]
         for log in served.broker.topics.logs():
             await served.broker.group_commit.rest(log)
         logs = {str(log): contents(log) for log in served.broker.topics.logs()}
