@@ -96,7 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         """The login of the client; None on listeners without SASL."""
         # State of reading: _held_bytes, the buffered and in-flight bytes of requests, is what this
         # connection has counted into the shared memory bound.
-        self._frames = FrameBuffer(frame_bytes_max=self._frame_bytes_max())
+        self._frames = FrameBuffer(
+            frame_bytes_max=self._frame_bytes_max(), shared=shared.receive_buffer
+        )
         self._requests: deque[tuple[bytearray, Answer]] = deque()
         self._is_reading = True
         self._mute = Mute()
@@ -485,9 +487,11 @@ class Connection(asyncio.BufferedProtocol):
         """Update the shared memory bound with what this connection's requests hold now."""
         held = self._frames.buffered_bytes + self._in_flight_bytes
         change, self._held_bytes = held - self._held_bytes, held
+        if not change:
+            return
         if change > 0:
             self._shared.memory.hold(change)
-        elif change < 0:
+        else:
             self._shared.memory.give_back(-change)
         if not held:
             self._shared.memory.forget(self)

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cleaner.rules.text import count_text
 from server.net.limits import AnswerMemory
-from server.net.send_queue import RegionToSend, SendQueue
+from server.net.send_queue import Part, RegionToSend, SendQueue
 from server.runtime.tasks import call_later
 from storage.files.errors import StorageError
 from storage.threads import loop_thread
@@ -76,6 +76,33 @@ class Outbox(SendQueue):
         self._is_watched = False
         self._duplicate: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
+
+    def write(self, parts: Sequence[Part]) -> None:
+        if len(parts) == 1 and not self._queue and not self._is_closed:
+            only = parts[0]
+            if isinstance(only, (bytes, bytearray)) and not self._transport.is_closing():
+                self._send_at_once(only)
+                return
+        super().write(parts)
+
+    def _send_at_once(self, answer: bytes | bytearray) -> None:
+        """Send the only part of an answer, without the queue, which is empty. Nearly all answers are
+        small, and the kernel takes them whole."""
+        size = len(answer)
+        try:
+            sent = self._socket.send(answer)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._memory.give_back(size)
+            self._fail(error)
+            return
+        if sent:
+            self._memory.give_back(sent)
+            self._on_sent(sent)
+        if sent < size:
+            self._put(memoryview(answer)[sent:], size - sent)
+            self._watch(wanted=True)
 
     def _send_if_ready(self) -> None:
         if not self._is_watched:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from server.net.limits import AnswerMemory
@@ -40,7 +40,11 @@ it is sent. Copies count as memory for answers; while that is short, nothing is 
 
 def buffered_size(parts: Iterable[Part]) -> int:
     """Returns how many bytes of an answer are in memory, that is, without its file regions."""
-    return sum(len(part) for part in parts if isinstance(part, bytes | bytearray | memoryview))
+    size = 0
+    for part in parts:
+        if isinstance(part, (bytes, bytearray, memoryview)):
+            size += len(part)
+    return size
 
 
 class RegionToSend:
@@ -108,7 +112,7 @@ class SendQueue:
         self._room_waiter: asyncio.Future[None] | None = None
         self._drain_waiter: asyncio.Future[None] | None = None
 
-    def write(self, parts: Iterable[Part]) -> None:
+    def write(self, parts: Sequence[Part]) -> None:
         """Send the parts after all earlier ones. The queue takes over the pins of regions.
 
         Buffers are not copied and must not change until they are sent.

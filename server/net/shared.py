@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metrics.server_probe import ServerProbe
+from protocol.wire.frame import RECEIVE_BYTES
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.send_queue import Part
 from server.net.sparing_log import SparingLog
@@ -77,5 +78,7 @@ class Shared:
     """How fast connections may be created; None: no bound."""
     shortcut: Shortcut[Any] | None = None
     """None: every request is queued."""
+    receive_buffer: bytearray = field(default_factory=lambda: bytearray(RECEIVE_BYTES))
+    """Where the frames of all connections begin (`FrameBuffer`)."""
     newcomers: dict[Connection, None] = field(default_factory=dict)
     """The connections that have not sent a whole request, in the order in which they came."""

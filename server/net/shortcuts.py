@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from protocol.wire.frame import FrameBuffer
 from server.net.replies import Answer, Replies, is_small
@@ -75,16 +75,15 @@ class Shortcuts:
 
         Returns the first one that has to be queued; None if there is none.
         """
-        turn, following = self._turns.number(self._loop), cast("bytearray | None", frame)
+        turn = self._turns.number(self._loop)
         if turn != self._turn:
             self._turn = turn
             self._pace.begin()
-        while following is not None and not self._pace.is_over:
-            done = self._shortcut.run(following, self._connection)
-            if done is None:
-                break
+        elif self._pace.is_over:
+            return frame
+        while (done := self._shortcut.run(frame, self._connection)) is not None:
             self._has_taken = True
-            answer = self._connection.count_request(following)
+            answer = self._connection.count_request(frame)
             self._replies.expect(answer)
             parts = self._shortcut.complete_now(done)
             if parts is not None:
@@ -94,10 +93,11 @@ class Shortcuts:
                 self._waiting += 1
                 self._shortcut.when_durable(done, partial(self._answer_later, answer))
             following = self._frames.next_frame()
-            if not is_small(parts):
-                # The requests behind it wait until the peer has taken this answer.
-                break
-        return following
+            # Behind a large answer, requests wait until the peer has taken it.
+            if following is None or not is_small(parts) or self._pace.is_over:
+                return following
+            frame = following
+        return frame
 
     def send(self) -> None:
         """Send the answers to what was taken, and start the sync that others wait for."""

@@ -6,7 +6,6 @@ frame's size: int32 | correlation id: int32 | ... | PARTITION | ...
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
 from protocol.wire.error_codes import ErrorCode
@@ -54,14 +53,20 @@ class Templates(Generic[K, T]):
     def __init__(self) -> None:
         self._templates: dict[K, T] = {}
 
-    def get(self, key: K, make: Callable[[], T]) -> T:
-        """Returns the template for this key; the first time, the one that `make` returns."""
-        found = self._templates.get(key)
-        if found is None:
-            if len(self._templates) >= TEMPLATES_MAX:
-                self._templates.clear()
-            found = self._templates[key] = make()
-        return found
+    def find(self, key: K) -> T | None:
+        """Returns the template for this key, if there is one."""
+        return self._templates.get(key)
+
+    def set(self, key: K, template: T) -> T:
+        """Store a template for this key, and return it."""
+        if key not in self._templates and len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        self._templates[key] = template
+        return template
+
+    def clear(self) -> None:
+        """Forget all templates."""
+        self._templates.clear()
 
 
 def encoded_answer(answer: Message, api_version: int, correlation_id: int) -> bytes:

@@ -163,9 +163,10 @@ class FetchShortcut:
     def _template(self, request: PlainFetch, topic: Topic) -> _Template:
         isolation = _isolation(request)
         key = (request.api_version, request.topic, isolation)
-        return self._templates.get(
-            key, lambda: _made_template(request.api_version, topic, isolation)
-        )
+        found = self._templates.find(key)
+        if found is None:
+            found = self._templates.set(key, _made_template(request.api_version, topic, isolation))
+        return found
 
 
 def _readable_log(topic: Topic, request: PlainFetch) -> PartitionLog | None:

@@ -34,7 +34,12 @@ from server.request_context import error_code_of
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
 from server.topics.topic import Topic
-from storage.batches.validate import AT_ONCE_BYTES_MAX, Refused, ValidBatch
+from storage.batches.validate import (
+    AT_ONCE_BYTES_MAX,
+    Refused,
+    ValidBatch,
+    producers_timestamp_bounds,
+)
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
 from storage.log.appender import Appended
@@ -70,6 +75,7 @@ class _Template:
     """The answer to a plain request about one topic, in one version, and what its topic takes."""
 
     answer: AnswerTemplate
+    topic: Topic
     config: LogConfig | None = None
     """The configuration from which the next two follow."""
     takes_plain_batches: bool = False
@@ -79,8 +85,6 @@ class _Template:
 
     def follow(self, config: LogConfig) -> None:
         """Take the topic's configuration, which seldom changes."""
-        if self.config is config:
-            return
         self.config, self.keyed = config, config.is_compacted
         stored = config.stored_codec
         self.takes_plain_batches = not (
@@ -95,11 +99,15 @@ class _Template:
 class ProduceShortcut:
     """The second path of Produce, for one broker."""
 
-    __slots__ = ("_broker", "_templates")
+    __slots__ = ("_broker", "_revision", "_templates")
 
     def __init__(self, broker: Broker) -> None:
+        # Constant after construction
         self._broker = broker
+        # State
         self._templates = Templates[tuple[int, bytes], _Template]()
+        self._revision = -1
+        """The revision of the topics that the templates are about."""
 
     def append(self, frame: bytearray, connection: Connection) -> Done | None:
         """Append the batch of a plain request. Returns None if the request must take the ordinary path;
@@ -113,19 +121,19 @@ class ProduceShortcut:
         request = read_plain_produce(frame)
         if request is None:
             return None
-        topic = existing_topic(
-            self._broker.topics, request.topic, is_id=request.api_version >= IDS_SINCE
-        )
-        if topic is None:
+        template = self._template(request)
+        if template is None:
             return None
+        topic = template.topic
         log = topic.partition(request.partition)
         if isinstance(log, ErrorCode) or not log.new_files.are_made:
             return None
-        template = self._template(request, topic)
-        template.follow(log.config)
+        config = log.config
+        if template.config is not config:
+            template.follow(config)
         view = memoryview(frame)[request.records_start : request.records_end]
         now_ms = self._broker.clock.now_ms()
-        batch = _checked(view, template, log, now_ms)
+        batch = _checked(view, template, config, now_ms)
         if batch is None:
             return None
         try:
@@ -162,9 +170,20 @@ class ProduceShortcut:
 
     # ---------------------------------------------------------------- its parts
 
-    def _template(self, request: PlainProduce, topic: Topic) -> _Template:
-        key = (request.api_version, request.topic)
-        return self._templates.get(key, lambda: _made_template(request, topic))
+    def _template(self, request: PlainProduce) -> _Template | None:
+        """Returns the template of a topic as it is now; None if there is no topic to write."""
+        topics = self._broker.topics
+        if self._revision != topics.revision:
+            # They refer to topics as they were, which may be deleted by now.
+            self._templates.clear()
+            self._revision = topics.revision
+        key = request.api_version, request.topic
+        found = self._templates.find(key)
+        if found is None:
+            topic = existing_topic(topics, request.topic, is_id=request.api_version >= IDS_SINCE)
+            if topic is not None:
+                found = self._templates.set(key, _made_template(request, topic))
+        return found
 
     def _count(
         self, appended: Appended, batch: ValidBatch, topic: Topic, log: PartitionLog
@@ -192,12 +211,12 @@ class ProduceShortcut:
 
 
 def _checked(
-    view: memoryview, template: _Template, log: PartitionLog, now_ms: int
+    view: memoryview, template: _Template, config: LogConfig, now_ms: int
 ) -> ValidBatch | None:
     """Returns the batch if it is plain and the topic takes it as it is."""
-    if not template.takes_plain_batches or len(view) > log.config.max_message_bytes:
+    if not template.takes_plain_batches or len(view) > config.max_message_bytes:
         return None
-    timestamp_from, timestamp_to = log.validation_rules(now_ms=now_ms).timestamp_bounds
+    timestamp_from, timestamp_to = producers_timestamp_bounds(config, now_ms)
     found = check_plain_batch(
         view, keyed=template.keyed, timestamp_from=timestamp_from, timestamp_to=timestamp_to
     )
@@ -213,7 +232,7 @@ def _made_template(request: PlainProduce, topic: Topic) -> _Template:
         log_append_time_ms=time_ms,
         log_start_offset=log_start_offset,
     )
-    return _Template(AnswerTemplate(_encoded(request, topic, response)))
+    return _Template(AnswerTemplate(_encoded(request, topic, response)), topic)
 
 
 def _refusal(

@@ -106,13 +106,17 @@ class ValidationRules:
     @property
     def timestamp_bounds(self) -> tuple[int, int]:
         """The smallest and largest timestamp of a record, in ms; -1 ("none") is always allowed."""
-        config = self.config
-        if config.is_log_append_time:
+        if self.config.is_log_append_time:
             return TIMESTAMP_MIN, TIMESTAMP_MAX
-        return (
-            max(TIMESTAMP_MIN, self.now_ms - config.message_timestamp_before_max_ms),
-            min(TIMESTAMP_MAX, self.now_ms + config.message_timestamp_after_max_ms),
-        )
+        return producers_timestamp_bounds(self.config, self.now_ms)
+
+
+def producers_timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """Returns the smallest and largest timestamp, in ms, that a producer may give a record."""
+    return (
+        max(TIMESTAMP_MIN, now_ms - config.message_timestamp_before_max_ms),
+        min(TIMESTAMP_MAX, now_ms + config.message_timestamp_after_max_ms),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class LocalFile:
 
     def _write(self, parts: Sequence[Buffer], position: int) -> int:
         """Write all parts at `position`, in as many calls as it takes. Returns the bytes written."""
-        total = sum(len(part) for part in parts)
+        total = sum(map(len, parts))
         written = os.pwritev(self._descriptor, parts, position) if len(parts) <= IOV_MAX else 0
         if written == total:
             return total

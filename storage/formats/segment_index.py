@@ -61,9 +61,9 @@ class SegmentIndex:
     @property
     def file_bytes_max(self) -> int:
         """The size of the larger of the two files."""
-        return max(
-            len(self._offsets) * OFFSET_ENTRY_BYTES, len(self._timestamps) * TIME_ENTRY_BYTES
-        )
+        offsets = len(self._offsets) * OFFSET_ENTRY_BYTES
+        times = len(self._timestamps) * TIME_ENTRY_BYTES
+        return offsets if offsets > times else times
 
     def add(
         self,

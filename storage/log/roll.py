@@ -45,8 +45,11 @@ def is_old(active: Segment, config: LogConfig, *, jitter: float, now_ms: int) ->
     """
     if active.size == 0 or active.first_append_ms == UNKNOWN:
         return False
+    age = now_ms - active.first_append_ms
+    if age < config.segment_ms - config.segment_jitter_ms and age < config.max_compaction_lag_ms:
+        return False  # Whatever the policy and the jitter are. Each append asks.
     age_max = _age_max(config, jitter)
-    return age_max < LONG_MAX and now_ms - active.first_append_ms >= age_max
+    return age_max < LONG_MAX and age >= age_max
 
 
 def run_bytes_max(config: LogConfig, *, jitter: float) -> int:

@@ -95,6 +95,29 @@ def test_frames_of_all_sizes_come_out_as_they_went_in(seed: int) -> None:
     assert taken == payloads
 
 
+@given(st.integers(0, 1 << 32))
+def test_connections_that_share_the_buffer_in_which_frames_begin_do_not_mix_them(seed: int) -> None:
+    rng, shared = random.Random(seed), bytearray(RECEIVE_BYTES)
+    sizes = (0, 1, 100, 3000, LARGE_BYTES_MIN, RECEIVE_BYTES + 9, 2 * OWN_BYTES_STEP)
+    sent = [[rng.randbytes(rng.choice(sizes)) for _ in range(9)] for _ in range(3)]
+    streams = [memoryview(b"".join(map(framed, payloads))) for payloads in sent]
+    buffers = [FrameBuffer(frame_bytes_max=MIB, shared=shared) for _ in sent]
+    taken: list[list[bytearray]] = [[] for _ in sent]
+    while any(streams):
+        which = rng.choice([number for number, stream in enumerate(streams) if stream])
+        with buffers[which].get_buffer(-1) as room:
+            count = min(len(room), len(streams[which]), rng.choice([1, 7, 5000, 100_000, MIB]))
+            room[:count] = streams[which][:count]
+        if rng.random() < 0.2:
+            continue  # The socket had nothing to read after all.
+        buffers[which].buffer_updated(count)
+        streams[which] = streams[which][count:]
+        taken[which] += take_all(buffers[which])
+
+    assert taken == sent
+    assert [buffer.buffered_bytes for buffer in buffers] == [0, 0, 0]
+
+
 def test_frames_may_wait_while_more_arrives() -> None:
     payloads = [bytes([index % 251]) * 5000 for index in range(60)]
     buffer = FrameBuffer(frame_bytes_max=MIB)

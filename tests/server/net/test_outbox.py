@@ -136,6 +136,42 @@ async def test_more_buffers_than_one_call_takes_are_all_sent(peer: Peer) -> None
     assert await peer.receive(12_000) == b"".join(b"%04d" % i for i in range(3000))
 
 
+async def test_an_answer_that_goes_out_in_part_is_followed_by_the_next_one(peer: Peer) -> None:
+    first, second = os.urandom(16 << 20), b"second"
+
+    peer.write([first])
+    assert 0 < peer.outbox.pending_bytes == peer.memory.held_bytes < len(first)
+    peer.write([second])
+
+    expected = first + second
+    assert await peer.receive(len(expected)) == expected
+    await peer.outbox.drained()
+    assert (peer.memory.held_bytes, sum(peer.sent)) == (0, len(expected))
+
+
+async def test_a_small_answer_to_a_peer_that_is_gone_holds_nothing(peer: Peer) -> None:
+    peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.transport.pause_reading()  # otherwise the transport notices first, and closes by itself
+    peer.theirs.close()
+
+    peer.write([b"answer"])
+    peer.write([b"after it"])
+
+    assert [type(error) for error in peer.errors] == [ConnectionResetError]
+    assert (peer.memory.held_bytes, peer.outbox.pending_bytes, peer.sent) == (0, 0, [])
+
+
+async def test_nothing_is_sent_once_the_transport_closes(peer: Peer) -> None:
+    """Its descriptor's number may be another connection's by then."""
+    peer.transport.abort()
+
+    peer.write([b"answer"])
+
+    assert (peer.sent, peer.errors) == ([], [])
+    peer.outbox.close()
+    assert peer.memory.held_bytes == 0
+
+
 async def test_room_waits_while_the_peer_does_not_read(peer: Peer) -> None:
     await asyncio.wait_for(peer.outbox.room(), PATIENCE_SECONDS)
     peer.write([bytes(16 << 20)])

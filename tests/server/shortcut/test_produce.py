@@ -35,6 +35,7 @@ from tests.harness.served_broker import (
 )
 
 TOPIC_ID = UUID(int=(3 << 100) + 9)
+NEXT_ID = UUID(int=(3 << 100) + 14)
 KEYED = [(b"k", b"v"), (b"l", None)]
 
 
@@ -193,6 +194,28 @@ async def test_a_change_of_the_topic_counts_from_the_next_request_on(
         answer = await served.call(keyless, 9, ProduceResponse)
         assert only_produced(answer).error_code == ErrorCode.INVALID_RECORD
         assert await is_taken(served, counts, produce_request("orders", batch_of(KEYED)))
+
+
+async def test_a_topic_that_is_created_again_gets_the_next_records_in_its_new_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = counted(monkeypatch)
+    async with broker_in(tmp_path) as served:
+        request, topics = produce_request("orders", batch_of(KEYED)), served.broker.topics
+        assert await is_taken(served, counts, request)
+        before, deleted = served.log("orders"), topics.get("orders")
+        assert deleted is not None
+        assert await topics.delete(deleted) is None
+        answer = await served.call(request, 9, ProduceResponse)
+        assert only_produced(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+        await topics.create("orders", partitions_count=2, overrides={}, topic_id=NEXT_ID)
+        await topics.make_files(served.log("orders"))
+        assert await is_taken(served, counts, request)
+        assert (before.log_end_offset, served.log("orders").log_end_offset) == (2, 2)
+        by_id = produce_request("orders", batch_of(KEYED), topic_id=TOPIC_ID)
+        answer = await served.call(by_id, 13, ProduceResponse)
+        assert only_produced(answer).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 Prepare = Callable[[ServedBroker, pytest.MonkeyPatch], None]
