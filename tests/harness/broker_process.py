@@ -90,7 +90,7 @@ class BrokerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = start_python(
-                self.command(), ("cli.serve", "server.run"), stdout=log, stderr=log
+                self.command(), ("tests.harness.whole_broker",), stdout=log, stderr=log
             )
 
     def wait_until_ready(self) -> None:

@@ -78,7 +78,7 @@ class StandbyProcess:
         with self.output_path.open("ab") as output:
             self._process = start_python(
                 self.command(),
-                ("cli.commands", "cli.standby.run", "server.run"),
+                ("cli.commands", "cli.standby.run", "tests.harness.whole_broker"),
                 stdout=output,
                 stderr=output,
                 environment=self.environment,

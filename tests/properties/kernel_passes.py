@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -128,36 +131,40 @@ class Pass:
         )
 
 
-timestamps = st.one_of(
-    st.integers(0, 9_999), st.sampled_from((-1, -(2**63), 2**63 - 1, 1_700_000_000_000))
-)
+@lru_cache(maxsize=None, typed=True)
+def chosen(*values: Hashable) -> st.SearchStrategy[Any]:
+    """Returns what draws one of these values. Made once, because that costs as much as a draw."""
+    return st.sampled_from(values)
 
 
-@st.composite
-def log_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
+CODECS = st.sampled_from(Codec)
+timestamps = st.one_of(st.integers(0, 9_999), chosen(-1, -(2**63), 2**63 - 1, 1_700_000_000_000))
+
+
+def log_batch(draw: st.DrawFn, base_offset: int) -> LogBatch:
     count = draw(st.integers(0, 5))
-    gaps = draw(st.lists(st.sampled_from((1, 1, 1, 2, 90)), min_size=count, max_size=count))
+    gaps = draw(st.lists(chosen(1, 1, 1, 2, 90), min_size=count, max_size=count))
     offset, records = base_offset - 1, list[LogRecord]()
     for gap in gaps:
         offset += gap
         record = LogRecord(
             offset=offset,
             timestamp=draw(timestamps),
-            key=draw(st.sampled_from((*KEYS, None))),
-            value=draw(st.sampled_from((None, b"", b"value", b"v" * 200))),
-            headers=draw(st.sampled_from(((), ((b"name", b"x"), (b"", None))))),
+            key=draw(chosen(*KEYS, None)),
+            value=draw(chosen(None, b"", b"value", b"v" * 200)),
+            headers=draw(chosen((), ((b"name", b"x"), (b"", None)))),
         )
         records.append(record)
     is_idempotent = draw(st.booleans())
     return LogBatch(
         base_offset=base_offset,
-        last_offset=max(offset, base_offset) + draw(st.sampled_from((0, 0, 3))),
+        last_offset=max(offset, base_offset) + draw(chosen(0, 0, 3)),
         records=tuple(records),
-        codec=draw(st.sampled_from(Codec)) if records else Codec.NONE,
+        codec=draw(CODECS) if records else Codec.NONE,
         is_log_append_time=draw(st.booleans()),
-        is_transactional=draw(st.sampled_from((False, False, False, True))),
-        is_control=draw(st.sampled_from((False, False, False, True))),
-        delete_horizon_ms=draw(st.sampled_from((None, None, NOW_MS - 1, NOW_MS, NOW_MS + 1))),
+        is_transactional=draw(chosen(False, False, False, True)),
+        is_control=draw(chosen(False, False, False, True)),
+        delete_horizon_ms=draw(chosen(None, None, NOW_MS - 1, NOW_MS, NOW_MS + 1)),
         base_timestamp=draw(timestamps),
         max_timestamp=draw(timestamps),
         producer_id=9 if is_idempotent else -1,
@@ -166,25 +173,24 @@ def log_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
     )
 
 
-@st.composite
-def transaction_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
+def transaction_batch(draw: st.DrawFn, base_offset: int) -> LogBatch:
     """The next batch of one of two producers' transactions: its data, or a marker."""
-    producer_id = draw(st.sampled_from((7, 8)))
+    producer_id = draw(chosen(7, 8))
     if draw(st.booleans()):
-        data = draw(log_batches(base_offset))
+        data = log_batch(draw, base_offset)
         return replace(
             data, is_transactional=True, is_control=False, producer_id=producer_id, producer_epoch=2
         )
-    kind = draw(st.sampled_from((ControlType.ABORT, ControlType.COMMIT, ControlType.LEADER_CHANGE)))
+    kind = draw(chosen(ControlType.ABORT, ControlType.COMMIT, ControlType.LEADER_CHANGE))
     marker = marker_batch(base_offset, producer_id, kind if kind < 2 else ControlType.ABORT)
     if kind is ControlType.LEADER_CHANGE:
-        other = replace(marker.records[0], key=draw(st.sampled_from((b"\0\0\0\2", b"\0", None))))
+        other = replace(marker.records[0], key=draw(chosen(b"\0\0\0\2", b"\0", None)))
         marker = replace(marker, records=(other,))
     return replace(
         marker,
         records=draw(st.sampled_from((marker.records, marker.records, ()))),
         producer_epoch=2,
-        delete_horizon_ms=draw(st.sampled_from((None, NOW_MS, NOW_MS + 1))),
+        delete_horizon_ms=draw(chosen(None, NOW_MS, NOW_MS + 1)),
         codec=Codec.NONE,
     )
 
@@ -192,10 +198,10 @@ def transaction_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
 @st.composite
 def passes(draw: st.DrawFn) -> Pass:
     batches, base_offset = list[LogBatch](), 0
-    kinds = draw(st.sampled_from(((log_batches,), (log_batches, transaction_batches))))
+    kinds = draw(chosen((log_batch,), (log_batch, transaction_batch)))
     for _ in range(draw(st.integers(1, 9))):
-        batches.append(draw(draw(st.sampled_from(kinds))(base_offset)))
-        base_offset = batches[-1].last_offset + draw(st.sampled_from((1, 1, 1, 50)))
+        batches.append(draw(st.sampled_from(kinds))(draw, base_offset))
+        base_offset = batches[-1].last_offset + draw(chosen(1, 1, 1, 50))
     last_offsets = [batch.last_offset for batch in batches]
     start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
     section_end = max(start_offset, draw(st.sampled_from(last_offsets)) + 1)
@@ -208,7 +214,7 @@ def passes(draw: st.DrawFn) -> Pass:
         end_offset=end_offset,
         tail_offset=draw(st.sampled_from([-1, *last_offsets])),
         now_ms=NOW_MS,
-        delete_retention_ms=draw(st.sampled_from((0, DELETE_RETENTION_MS, 2**63 - 1))),
+        delete_retention_ms=draw(chosen(0, DELETE_RETENTION_MS, 2**63 - 1)),
         producer_last_offsets=draw(st.sets(st.sampled_from(last_offsets))),
         keeps_unkeyed=draw(st.booleans()),
         producer_marker_epochs=draw(st.sampled_from(({}, {7: 2, 9: 2}, {8: 1}))),

@@ -70,9 +70,14 @@ class Endpoint:
         )
 
 
+@pytest.fixture(scope="module")
+def issuer() -> TokenIssuer:
+    """One for all tests here: each has to make a key."""
+    return TokenIssuer()
+
+
 @pytest.fixture
-async def endpoint(tmp_path: Path) -> AsyncIterator[Endpoint]:
-    issuer = TokenIssuer()
+async def endpoint(tmp_path: Path, issuer: TokenIssuer) -> AsyncIterator[Endpoint]:
     keys = issuer.write(tmp_path / "keys.json")
     async with endpoint_of(
         tmp_path, issuer, http_authentication="basic,bearer", keys=keys
