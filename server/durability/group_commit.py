@@ -230,10 +230,19 @@ class GroupCommit:
         self._round_start_s = self._loop.time()
         if self._start_compiled_round():
             return
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
-            self._worker.start()
+        try:
+            if self._worker is None:
+                self._worker = self._started_worker()
+        except RuntimeError as error:  # The system has no thread left.
+            report_failure("sync round", error)
+            self._complete_round((), is_lost=True)
+            return
         self._worker_rounds.put(True)
+
+    def _started_worker(self) -> threading.Thread:
+        worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
+        worker.start()
+        return worker
 
     def _start_compiled_round(self) -> bool:
         """Start the round in the compiled threads. Returns False if the worker has to run it."""
@@ -290,7 +299,8 @@ class GroupCommit:
         goes_on = self._sync_rounds.has_dirty
         if goes_on:
             self._schedule_round()
-            if self._is_urgent or self._waiting:
+            # A round that could not start would fail again at once.
+            if (self._is_urgent or self._waiting) and not is_lost:
                 self._start_round()
         self._check_dirty_logs_have_a_round()
         for synced in round_:

@@ -332,6 +332,63 @@ async def test_a_failed_sync_acknowledges_nothing(timed: TimedRounds) -> None:
     await commit.stop()
 
 
+class NoThread(threading.Thread):
+    """A thread that the system does not have."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+async def test_a_round_without_a_thread_acknowledges_nothing_and_the_next_one_does(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", NoThread)
+        log.append(1)
+        commit.appended(log)
+        refused = commit.durable(log, 1)
+        commit.start_round_now()
+        assert await refused is False
+        assert log.high_watermark == 0
+    assert "can't start new thread" in caplog.text
+
+    await rounds(timed, 1)  # The same append, tried again.
+    timed.gate.release()
+    log.append(1)
+    commit.appended(log)
+    timed.gate.release()
+    assert await commit.durable(log, 2) is True
+    await commit.stop()
+
+
+async def test_a_round_that_cannot_begin_is_not_tried_again_at_once(
+    event_wal: EventWal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would fail again and again in the same turn of the loop."""
+    attempts = list[int]()
+
+    def fail(self: EventWal) -> bool:
+        attempts.append(1)
+        raise ValueError("a mistake of ours")
+
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    with monkeypatch.context() as patch:
+        patch.setattr(EventWal, "begin_round", fail)
+        log.append(1)
+        commit.appended(log)
+        refused = commit.durable(log, 1)
+        commit.start_round_now()
+        assert attempts == [1]
+        assert await refused is False
+    await rounds(event_wal, 1)
+    event_wal.finish()
+    await commit.stop()
+    assert log.high_watermark == 1
+
+
 async def test_logs_on_a_sound_disk_are_acknowledged_though_another_disk_failed(
     timed: TimedRounds,
 ) -> None:
