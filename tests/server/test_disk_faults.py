@@ -390,6 +390,8 @@ def test_a_broker_whose_second_directory_vanishes_serves_on_and_finds_it_again(
         servers = process.bootstrap_servers
         create_topic(servers, "orders", partitions=2)
         kafka.produce(servers, {"orders": "none"}, records)
+        # A stop waits until the new logs are settled; else that could be what finds the directory gone.
+        process.restart()
         second.rename(aside)
 
         with pytest.raises(KafkaException, match="the log directory is gone"):
