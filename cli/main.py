@@ -7,6 +7,7 @@ options runs without them. Everything else, including `--help` and wrong argumen
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     plain = parse_plain_serve(given)
     if plain is not None:
+        # Until the broker serves (`server/run.py`): what is imported stays, so looking for garbage in it
+        # again and again would only make the start longer.
+        gc.disable()
         from cli.serve import serve
 
         return serve(plain.config, plain.overrides)

@@ -13,6 +13,7 @@ its libraries are imported only then. `construction.py` builds the parts from th
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -348,7 +349,7 @@ class Broker:
             self._state = f"a standby of {self._link.bootstrap}, not promoted"
         await self._http.finish()
         if self.fence is None:
-            self._start_cleaner()
+            await self._start_cleaner()
         self._start_checkpoints()
         if self.fence is None:
             await self._start_links()
@@ -526,8 +527,13 @@ class Broker:
             opens=lambda listener: self.fence is None or listener.name == internal,
         )
 
-    def _start_cleaner(self) -> None:
+    async def _import_in_thread(self, module: str) -> None:
+        """Import a module that clients do not need, while the broker serves them already."""
+        await self.executors.upkeep.run(importlib.import_module, module)
+
+    async def _start_cleaner(self) -> None:
         if self.config.cleans:
+            await self._import_in_thread("server.broker_cleaner")
             from server.broker_cleaner import BrokerCleaner
 
             self._cleaning = BrokerCleaner(self, self._pauses, background=self._background)
@@ -539,6 +545,7 @@ class Broker:
 
     async def _start_links(self) -> None:
         """Start to follow other clusters."""
+        await self._import_in_thread("server.links")
         from server.links import replication_of, verifications_of
 
         assert self._stores is not None

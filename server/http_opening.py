@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import TYPE_CHECKING
 
 from server.runtime.tasks import awaited
@@ -57,7 +58,7 @@ class HttpOpening:
         await self._open()
 
     async def _open(self) -> None:
-        # Imported here, as its libraries take longer to import than a start.
-        from server.http import open_http
-
-        self._endpoint, self.port = await open_http(self._broker)
+        # Imported here, because its libraries take longer to import than a start, and in a thread,
+        # because the other listeners serve clients already.
+        http = await self._broker.executors.upkeep.run(importlib.import_module, "server.http")
+        self._endpoint, self.port = await http.open_http(self._broker)

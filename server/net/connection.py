@@ -220,10 +220,9 @@ class Connection(asyncio.BufferedProtocol):
                 frame = self._frames.next_frame()
         except ProtocolError as error:
             self.refuse(error)
-        if self._shortcuts is not None:
-            # Not before the frames behind are counted: other connections would get their memory.
-            self._shortcuts.send()
-        self._count_memory()
+        # Not before the frames behind are counted: other connections would get their memory.
+        if self._shortcuts is None or not self._shortcuts.send():
+            self._count_memory()
         if not self._may_read():
             self._pause_reading()
 

@@ -99,15 +99,19 @@ class Shortcuts:
             frame = following
         return frame
 
-    def send(self) -> None:
-        """Send the answers to what was taken, and start the sync that others wait for."""
+    def send(self) -> bool:
+        """Send the answers to what was taken, and start the sync that others wait for.
+
+        Returns whether anything was taken; the connection then has counted its memory.
+        """
         if not self._has_taken:
-            return
+            return False
         self._has_taken = False
         if self._waits_for_round:
             self._waits_for_round = False
             self._shortcut.start_round()
         self._replies.send_ready()
+        return True
 
     async def end(self) -> None:
         """Wait for the answers that wait for the disk, and send them. No request follows."""

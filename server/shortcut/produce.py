@@ -174,7 +174,7 @@ class ProduceShortcut:
         """Returns the template of a topic as it is now; None if there is no topic to write."""
         topics = self._broker.topics
         if self._revision != topics.revision:
-            # They refer to topics as they were, which may be deleted by now.
+            # They refer to topics as they were, and these may be deleted.
             self._templates.clear()
             self._revision = topics.revision
         key = request.api_version, request.topic

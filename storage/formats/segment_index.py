@@ -63,7 +63,7 @@ class SegmentIndex:
         """The size of the larger of the two files."""
         offsets = len(self._offsets) * OFFSET_ENTRY_BYTES
         times = len(self._timestamps) * TIME_ENTRY_BYTES
-        return offsets if offsets > times else times
+        return max(offsets, times)
 
     def add(
         self,

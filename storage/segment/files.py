@@ -206,11 +206,11 @@ class SegmentFiles:
     def _begin_write(self) -> File:
         """Returns the file, which stays open until the bytes of this write are synced."""
         while True:
-            file = self.open()
             with _guard:
-                if self._file is file:
+                if (file := self._file) is not None:
                     self._writes_begun += 1
                     return file
+            self.open()
 
     def sync(self) -> None:
         """Make earlier appends durable.
