@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from bench.base.batches import keyed_batch, tombstone_batch
 from bench.base.figure import Figure
 from bench.base.raw_protocol import produce_errors, produce_request
+from bench.base.warm_pages import warm_pages
 from bench.clients.throughput import MEGABYTE, topic_on
 from bench.peers.comparison import Comparison, Peer
 from bench.peers.loading import loaded_rate, wait_until_served
 from protocol.records.record_batch import Codec
+
+REQUESTS_A_SECOND_MAX = 60_000
+BYTES_A_SECOND_MAX = 700 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,11 @@ class Load:
     unit: str = "requests/s"
     each: float = 1.0
     """What one request adds to the rate."""
+
+    @property
+    def bytes_a_second_max(self) -> int:
+        """About as much as any broker takes, so that none pays for new pages."""
+        return min(len(self.batch) * REQUESTS_A_SECOND_MAX, BYTES_A_SECOND_MAX)
 
 
 def load_in_bytes(batch: bytes) -> Load:
@@ -74,6 +83,7 @@ def produced_figure(
                 for number in range(connections)
             ]
             wait_until_accepted(peer, frames[:partitions])
+            warm_pages(int(load.bytes_a_second_max * servers.effort.seconds))
             return load.each * loaded_rate(peer, frames, servers.effort.seconds)
 
     name = f"produce, {load.label}, {connections} connections{spread}, {ack}{beside}"

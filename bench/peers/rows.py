@@ -6,6 +6,9 @@
     fetches       64 KiB and 1 MiB answers from the page cache
     metadata      of one topic
     commits       of one offset, by consumers that are no members
+    transactions  of one partition each, by one producer
+    cleaning      ten million records of a million keys, as soon as the topic is compacted
+    start         until the first produce is accepted; and the memory, idle and after all loads
     latency       of acks=all, beside the machine's own limit
     long polls    produces while a thousand fetches wait for records of other partitions
     TLS           64 KiB produced, 1 MiB fetched
@@ -20,6 +23,7 @@ from dataclasses import replace
 from functools import partial
 
 from bench.base.figure import Figure
+from bench.peers.cleaning import cleaning_figures
 from bench.peers.commit_latency import commit_latency_figure
 from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
 from bench.peers.fetch import fetched_figure
@@ -35,12 +39,16 @@ from bench.peers.produce import (
     compressed_load,
     produced_figure,
 )
+from bench.peers.start import memory_figure, start_figure
+from bench.peers.transactions import transactions_figure
 from protocol.records.record_batch import Codec
 
 Row = Callable[[Comparison], Figure]
 
 SECONDS = 2.0
 """How long a row loads each server."""
+CLEANING_PAIRS_MAX = 3
+"""A pair takes half a minute."""
 QUICK = Effort(pairs=1, seconds=1.0)
 WARM_UP = Effort(pairs=1, seconds=3.0)
 UNSYNCED = "flush.on.acks.all=false"
@@ -72,6 +80,7 @@ FETCHES: tuple[Row, ...] = tuple(
 OTHERS: tuple[Row, ...] = (
     partial(metadata_figure, connections=16),
     partial(committed_figure, connections=16),
+    transactions_figure,
     *(partial(commit_latency_figure, percentile=percentile) for percentile in (50, 99)),
     # The last one: Apache Kafka keeps waiting fetches of closed connections until their time is over.
     partial(produced_beside_long_polls_figure, long_polls=1000),
@@ -90,6 +99,7 @@ UNSYNCED_ROWS: tuple[Row, ...] = (
         for connections in (1, 16)
     ),
     partial(committed_figure, connections=16),
+    transactions_figure,
 )
 TLS_ROWS: tuple[Row, ...] = (
     partial(produced_figure, load=BATCH_64, acks=1, connections=1),
@@ -104,13 +114,16 @@ def peer_figures(pairs: int) -> list[Figure]:
         JarsUnavailable: Java or Maven is missing.
     """
     effort = Effort(pairs, SECONDS)
+    figures = [start_figure(pairs)]
     with compared(effort) as servers:
-        figures = measured(servers, (*PRODUCES, *FETCHES, *OTHERS))
+        figures.append(memory_figure(servers, when="idle"))
+        figures += measured(servers, (*PRODUCES, *FETCHES, *OTHERS))
+        figures.append(memory_figure(servers, when="after these loads"))
     with compared(effort, UNSYNCED, label=", ours not synced") as servers:
         figures += measured(servers, UNSYNCED_ROWS)
     with compared_over_tls(effort) as servers:
         figures += measured(servers, TLS_ROWS)
-    return figures
+    return figures + cleaning_figures(min(pairs, CLEANING_PAIRS_MAX))
 
 
 def quick_peer_figures(pairs: int) -> list[Figure]:

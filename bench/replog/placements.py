@@ -110,13 +110,16 @@ def expected_snapshot_bytes(cluster: Cluster, u: float) -> float:
 def _figure(
     name: str, measured: float, limit: float, *, limit_is: str, note: str = "", unit: str = "bytes"
 ) -> Figure:
+    ratio = measured / limit if limit else float(measured > 0)
     return Figure(
         name=name,
         unit=unit,
         measured=measured,
         limit=limit,
         limit_is=limit_is,
-        ratio=measured / limit if limit else float(measured > 0),
+        ratio=ratio,
+        ratio_from=ratio,
+        ratio_to=ratio,
         pairs=1,
         note=note,
     )

@@ -1,0 +1,133 @@
+"""One cleaning pass over the same records, from the change of cleanup.policy until the log is clean.
+
+The topic is filled with cleanup.policy=delete and then made compacted. Both brokers have one cleaner
+thread without a limit on its rate, and 128 MiB for the map of keys. A log is clean when its size has not
+changed for a while; the time ends with its last change.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.base.apache_kafka import NAME as KAFKA
+from bench.base.apache_kafka import kafka_command
+from bench.base.batches import keyed_batch
+from bench.base.connection import Connection, connected
+from bench.base.figure import Figure, of_pairs
+from bench.base.messages import answer_in, frame_of
+from bench.base.processes import broker_command, free_port, running, tree_cpu_seconds
+from bench.base.raw_protocol import produce_request
+from bench.clients.throughput import pump, topic_on
+from bench.peers.comparison import Peer
+from bench.peers.produce import wait_until_accepted
+from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+RECORDS_IN_BATCH = 1_000
+BATCHES = 10_000
+KEYS = 1_000_000
+VALUE_BYTES = 84
+DISTINCT_BATCHES = 2_000
+"""They are sent again and again: two million random keys leave few of the keys out."""
+SETTINGS = {
+    "log.segment.bytes": str(100 << 20),
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.threads": "1",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": str(128 << 20),
+}
+LOG_DIRS_VERSION = 3
+ALTER_VERSION = 1
+TOPIC_RESOURCE = 2
+SET = 0
+POLL_SECONDS = 0.02
+REST_SECONDS = 5.0
+"""A log whose size does not change for so long is clean."""
+PASS_SECONDS_MAX = 300.0
+
+
+def cleaning_figures(pairs: int) -> list[Figure]:
+    """Measure a pass over ten million records of a million keys: its seconds, and its CPU seconds.
+
+    Times: less is better.
+
+    Raises:
+        JarsUnavailable: Java or Maven is missing.
+    """
+    batches = [
+        keyed_batch(records=RECORDS_IN_BATCH, value_bytes=VALUE_BYTES, keys=KEYS, seed=seed)
+        for seed in range(DISTINCT_BATCHES)
+    ]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        ours, theirs = free_port(), free_port()
+        settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+        kompakt = running(broker_command(ours, Path(folder) / "data", *settings), ours)
+        command = kafka_command(theirs, Path(folder) / "kafka", properties=SETTINGS)
+        kafka = running(command, theirs)
+        peers = Peer(ours, stack.enter_context(kompakt)), Peer(theirs, stack.enter_context(kafka))
+        # Apache Kafka's first pass is its compiler's.
+        taken = [[_cleaned(peer, batches) for peer in peers] for _ in range(pairs + 1)][1:]
+    note = f"{BATCHES * RECORDS_IN_BATCH:,} records of 100 B, {KEYS:,} keys"
+    limit_is = f"{KAFKA} (less is better)"
+    return [
+        of_pairs(
+            f"cleaning, {what}",
+            "s",
+            [(mine[number], its[number]) for mine, its in taken],
+            limit_is=limit_is,
+            note=note,
+        )
+        for number, what in enumerate(("from the change of the policy to the end", "CPU time"))
+    ]
+
+
+def _cleaned(peer: Peer, batches: Sequence[bytes]) -> tuple[float, float]:
+    """Fill a topic and let a broker clean it. Returns the seconds and the CPU seconds of the pass."""
+    with connected(peer.port) as connection, topic_on(peer.port, "delete") as topic:
+        frames = [produce_request(topic, 0, batch, acks=1) for batch in batches]
+        wait_until_accepted(peer, frames[:1])
+        pump(connection, frames, BATCHES)
+        size = full = _size(connection, topic)
+        began, cpu_began = time.perf_counter(), tree_cpu_seconds(peer.pid)
+        connection.ask(_compacting(topic))
+        ended, cpu_ended = began, cpu_began
+        # The first change comes at the end of the first group of segments.
+        while time.perf_counter() < (
+            began + PASS_SECONDS_MAX if size == full else ended + REST_SECONDS
+        ):
+            time.sleep(POLL_SECONDS)
+            if (now := _size(connection, topic)) != size:
+                size, ended, cpu_ended = now, time.perf_counter(), tree_cpu_seconds(peer.pid)
+    if size > full // 2:
+        raise RuntimeError(f"{topic} was not cleaned: {size} of {full} bytes are left")
+    return ended - began, cpu_ended - cpu_began
+
+
+def _compacting(topic: str) -> bytes:
+    """Returns the request that makes a topic compacted."""
+    change = AlterableConfig(name="cleanup.policy", config_operation=SET, value="compact")
+    resource = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configs=(change,)
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    return frame_of(request, ALTER_VERSION)
+
+
+def _size(connection: Connection, topic: str) -> int:
+    """Returns the bytes of a topic's only log."""
+    asked = DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic=topic, partitions=(0,)),))
+    answer = connection.ask(frame_of(asked, LOG_DIRS_VERSION))
+    (directory,) = answer_in(answer, DescribeLogDirsResponse, LOG_DIRS_VERSION).results
+    return directory.topics[0].partitions[0].partition_size
