@@ -1,7 +1,8 @@
 """Appends a plain Produce in the callback that received it: no task, no queue of requests.
 
     frame -> read_plain_produce -> log -> check_plain_batch -> append -> answer, packed
-                 | None            | anything unusual: None
+                 | None            |      or, if it is compressed, validate_at_once
+                 |                 | anything unusual: None
                  the ordinary path: `server/dispatch.py`, `server/handlers/produce.py`
 
 The ordinary path is the specification: it answers what is refused, waits or needs a permission. So
@@ -23,7 +24,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.records.batch_header import BatchHeader
+from protocol.records.batch_header import CODEC_MASK, FLAGS_AT, BatchHeader
 from protocol.records.codec import Codec
 from protocol.records.plain_produce import PlainProduce, check_plain_batch, read_plain_produce
 from protocol.wire.api_keys import APIS, ApiKey
@@ -39,6 +40,7 @@ from storage.batches.validate import (
     Refused,
     ValidBatch,
     producers_timestamp_bounds,
+    validate_at_once,
 )
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
@@ -133,7 +135,7 @@ class ProduceShortcut:
             template.follow(config)
         view = memoryview(frame)[request.records_start : request.records_end]
         now_ms = self._broker.clock.now_ms()
-        batch = _checked(view, template, config, now_ms)
+        batch = _checked(view, template, log, now_ms)
         if batch is None:
             return None
         try:
@@ -211,16 +213,27 @@ class ProduceShortcut:
 
 
 def _checked(
-    view: memoryview, template: _Template, config: LogConfig, now_ms: int
+    view: memoryview, template: _Template, log: PartitionLog, now_ms: int
 ) -> ValidBatch | None:
-    """Returns the batch if it is plain and the topic takes it as it is."""
+    """Returns the batch in its stored form if the topic takes it, no transaction has to be asked, and
+    checking it does not take long."""
+    config = log.config
     if not template.takes_plain_batches or len(view) > config.max_message_bytes:
         return None
+    if _has_codec_only(view):
+        valid = validate_at_once(view, log.validation_rules(now_ms=now_ms))
+        return valid if isinstance(valid, ValidBatch) else None
     timestamp_from, timestamp_to = producers_timestamp_bounds(config, now_ms)
     found = check_plain_batch(
         view, keyed=template.keyed, timestamp_from=timestamp_from, timestamp_to=timestamp_to
     )
     return None if found is None else ValidBatch(BatchHeader(**found), view)
+
+
+def _has_codec_only(view: memoryview) -> bool:
+    """Returns whether the batch is compressed, and its attributes say nothing else."""
+    attributes = view[FLAGS_AT - 1 : FLAGS_AT + 1]
+    return len(attributes) == 2 and not attributes[0] and 0 < attributes[1] <= CODEC_MASK
 
 
 def _made_template(request: PlainProduce, topic: Topic) -> _Template:

@@ -13,14 +13,25 @@ from uuid import UUID
 import pytest
 
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.records.batch_header import seal
+from protocol.records.batch_header import (
+    CONTROL,
+    DELETE_HORIZON,
+    FLAGS_AT,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    seal,
+)
 from protocol.records.codec import Codec
 from protocol.wire.decode import decode
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch
 from server.durability.group_commit import GroupCommit
 from server.shortcut import produce
+from storage.batches.validate import AT_ONCE_INFLATED_BYTES_MAX
 from storage.files.errors import NoSpace
+from storage.files.paths import LOG
 from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of
@@ -97,7 +108,7 @@ class RandomClient:
         count = choose((1, 2, 3))
         batch = batch_of(
             [(choose((b"k", b"l", None)), choose((b"v", b"v" * 300, None))) for _ in range(count)],
-            codec=Codec.GZIP if self._random.random() < 0.1 else Codec.NONE,
+            codec=choose(list(Codec)) if self._random.random() < 0.3 else Codec.NONE,
             producer_id=9 if is_idempotent else -1,
             producer_epoch=0 if is_idempotent else -1,
             base_sequence=sequence if is_idempotent else -1,
@@ -171,6 +182,45 @@ async def test_a_plain_produce_takes_the_shortcut(
         request = produce_request("orders", batch_of(KEYED), topic_id=TOPIC_ID, acks=acks)
         assert await is_taken(served, counts, request, version)
         assert served.log("orders").log_end_offset == 2
+
+
+def first_batch(log: PartitionLog) -> BatchHeader:
+    """Returns the header of the first batch in the log's file."""
+    return read_header(Path(log.segments[0].path(LOG)).read_bytes())
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+async def test_a_compressed_batch_takes_the_shortcut_and_stays_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    counts, batch = counted(monkeypatch), batch_of(KEYED, codec=codec)
+    async with broker_in(tmp_path) as served:
+        assert await is_taken(served, counts, produce_request("table", batch))
+        stored = first_batch(served.log("table"))
+        assert (stored.codec, stored.record_count) == (codec, 2)
+
+
+@pytest.mark.parametrize("bit", [LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON])
+async def test_a_compressed_batch_that_says_more_takes_the_ordinary_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bit: int
+) -> None:
+    counts, batch = counted(monkeypatch), batch_of(KEYED, codec=Codec.ZSTD)
+    batch[FLAGS_AT] |= bit
+    seal(batch)
+    async with broker_in(tmp_path) as served:
+        assert not await is_taken(served, counts, produce_request("orders", batch))
+        assert served.log("orders").log_end_offset == 0
+
+
+async def test_a_compressed_batch_that_inflates_to_much_takes_the_ordinary_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a thread checks it."""
+    counts = counted(monkeypatch)
+    large = batch_of([(b"k", bytes(AT_ONCE_INFLATED_BYTES_MAX))], codec=Codec.ZSTD)
+    async with broker_in(tmp_path) as served:
+        assert not await is_taken(served, counts, produce_request("orders", large))
+        assert served.log("orders").log_end_offset == 1
 
 
 @pytest.mark.parametrize("name", ["stamped", "packed"])
