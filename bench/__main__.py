@@ -135,9 +135,10 @@ def show(console: Console, group: str, figures: list[Figure]) -> None:
             f"{figure.measured:,.2f} {figure.unit}",
             f"{figure.limit:,.2f} {figure.unit}",
         )
-        table.add_row(
-            figure.name, measured, limit, f"{figure.ratio:.2f}", figure.limit_is, figure.note
-        )
+        ratio = f"{figure.ratio:.2f}"
+        if figure.pairs > 1:
+            ratio += f" ({figure.ratio_from:.2f} to {figure.ratio_to:.2f})"
+        table.add_row(figure.name, measured, limit, ratio, figure.limit_is, figure.note)
     console.print(table)
 
 
