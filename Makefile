@@ -20,7 +20,7 @@ pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`
 
 # Number of processes that share the test files; 0 runs them in this process, sorted by name. Many tests
 # wait for other processes, so two cores have work for four.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 5
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

@@ -10,7 +10,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -74,11 +73,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
     last = len(ranks)
     items.sort(key=lambda item: ranks.get(item.path, ranks.get(item.path.parent, last)))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Collect garbage once at the end, not five times, to find what was not closed."""
-    config.stash[gc_collect_iterations_key] = 1
 
 
 def pytest_collection_finish() -> None:

@@ -41,6 +41,8 @@ _log = logging.getLogger("server.durability.group_commit")
 
 LINGER_SECONDS = 0.005
 """How long an append that nobody waits for may wait for more."""
+RETRY_SECONDS = 1.0
+"""How long the next round waits after one that failed unexpectedly, unless a request waits."""
 
 
 @loop_thread
@@ -202,10 +204,10 @@ class GroupCommit:
             self._worker.join()
             self._worker = None
 
-    def _schedule_round(self) -> None:
+    def _schedule_round(self, linger_s: float = LINGER_SECONDS) -> None:
         self._round_start_s = self._loop.time()
         self._is_started = False
-        self._linger = call_later(LINGER_SECONDS, "sync round", self._start_round)
+        self._linger = call_later(linger_s, "sync round", self._start_round)
 
     def _hurry(self) -> None:
         """Start the scheduled round soon. If one runs, the next one follows at once."""
@@ -298,8 +300,8 @@ class GroupCommit:
         self._round_start_s = None
         goes_on = self._sync_rounds.has_dirty
         if goes_on:
-            self._schedule_round()
-            # A round that could not start would fail again at once.
+            # After a failure that nobody expects, not at once: it would come again.
+            self._schedule_round(RETRY_SECONDS if is_lost else LINGER_SECONDS)
             if (self._is_urgent or self._waiting) and not is_lost:
                 self._start_round()
         self._check_dirty_logs_have_a_round()
@@ -308,10 +310,12 @@ class GroupCommit:
                 self._advance(synced.log, synced.end_offset)
         for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
             self.abandon(log)
-        resting, self._resting = self._resting, []
-        for future in resting:
-            if not future.done():
-                future.set_result(None)
+        if not (is_lost and goes_on):
+            # Otherwise the round that is tried again could meet what they are about to do.
+            resting, self._resting = self._resting, []
+            for future in resting:
+                if not future.done():
+                    future.set_result(None)
         if not goes_on and self._idle is not None:
             self._idle.set_result(None)
 

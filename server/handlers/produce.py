@@ -138,7 +138,7 @@ async def _append_to_topic(
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     has_ids = context.header.api_version >= IDS_SINCE
     done = []
-    # Not `pace.paced`: an asynchronous generator costs each request several calls.
+    # Not `pace.paced`, which costs each request several calls.
     for data in topic.partition_data:
         if context.pace.is_over:
             await context.pace.rest()

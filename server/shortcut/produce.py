@@ -32,6 +32,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.value_class import value_class
 from server.net.send_queue import Part
 from server.request_context import error_code_of
+from server.runtime.tasks import report_failure
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
 from server.topics.topic import Topic
@@ -84,6 +85,9 @@ class _Template:
     """Whether the topic stores them as they come, with the producers' times."""
     keyed: bool = False
     """Whether its records need keys."""
+    inflates_to_much: bool = False
+    """Whether a compressed batch took too long to check here. The ordinary path inflates it again, so it
+    gets the others of the topic at once."""
 
     def follow(self, config: LogConfig) -> None:
         """Take the topic's configuration, which seldom changes."""
@@ -135,7 +139,11 @@ class ProduceShortcut:
             template.follow(config)
         view = memoryview(frame)[request.records_start : request.records_end]
         now_ms = self._broker.clock.now_ms()
-        batch = _checked(view, template, log, now_ms)
+        try:
+            batch = _checked(view, template, log, now_ms)
+        except Exception as error:  # noqa: BLE001 - the ordinary path may do it right
+            report_failure("plain produce", error)
+            return None
         if batch is None:
             return None
         try:
@@ -221,7 +229,10 @@ def _checked(
     if not template.takes_plain_batches or len(view) > config.max_message_bytes:
         return None
     if _has_codec_only(view):
+        if template.inflates_to_much:
+            return None
         valid = validate_at_once(view, log.validation_rules(now_ms=now_ms))
+        template.inflates_to_much = valid is None
         return valid if isinstance(valid, ValidBatch) else None
     timestamp_from, timestamp_to = producers_timestamp_bounds(config, now_ms)
     found = check_plain_batch(

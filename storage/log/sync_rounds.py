@@ -128,13 +128,17 @@ class SyncRounds:
         end of the round is left out, even if its own sync worked.
         """
         dirty = self._take_dirty()
-        if len(dirty) <= 1:
-            synced = _sync(dirty)
-        else:
+        try:
+            if len(dirty) <= 1:
+                return _in_service(_sync(dirty))
             # One share per worker: handing over each file costs as much as syncing a small file.
             shares = [dirty[first::SYNC_THREADS] for first in range(min(SYNC_THREADS, len(dirty)))]
             synced = [each for found in self._workers().map(_sync, shares) for each in found]
-        return _in_service(synced)
+            return _in_service(synced)
+        except BaseException:
+            # As if the system had no thread left: the next round syncs them.
+            self._dirty.extend(dirty)
+            raise
 
     @any_thread
     def _workers(self) -> ThreadPoolExecutor:

@@ -204,7 +204,8 @@ async def test_a_compressed_batch_takes_the_shortcut_and_stays_compressed(
 async def test_a_compressed_batch_that_says_more_takes_the_ordinary_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bit: int
 ) -> None:
-    counts, batch = counted(monkeypatch), batch_of(KEYED, codec=Codec.ZSTD)
+    counts = counted(monkeypatch)
+    batch = batch_of(KEYED, codec=Codec.ZSTD, producer_id=9, producer_epoch=0, base_sequence=0)
     batch[FLAGS_AT] |= bit
     seal(batch)
     async with broker_in(tmp_path) as served:
@@ -221,6 +222,21 @@ async def test_a_compressed_batch_that_inflates_to_much_takes_the_ordinary_path(
     async with broker_in(tmp_path) as served:
         assert not await is_taken(served, counts, produce_request("orders", large))
         assert served.log("orders").log_end_offset == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(produce, "validate_at_once", raising(AssertionError("inflated twice")))
+            assert not await is_taken(served, counts, produce_request("orders", large))
+        assert served.log("orders").log_end_offset == 2
+
+
+async def test_a_check_that_fails_unexpectedly_is_left_to_the_ordinary_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = counted(monkeypatch)
+    monkeypatch.setattr(produce, "check_plain_batch", raising(MemoryError()))
+    async with broker_in(tmp_path) as served:
+        assert not await is_taken(served, counts, produce_request("orders", batch_of(KEYED)))
+        assert served.log("orders").log_end_offset == 2
+    assert "plain produce" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["stamped", "packed"])

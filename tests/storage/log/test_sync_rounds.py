@@ -62,6 +62,23 @@ def rounds() -> Iterator[SyncRounds]:
     rounds.close()
 
 
+def test_a_round_for_which_there_are_no_threads_leaves_its_logs_to_the_next_one(
+    rounds: SyncRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_workers(_: SyncRounds) -> None:
+        raise RuntimeError("can't start new thread")
+
+    logs = logs_in(opened(MemoryFileSystem()), 3)
+    for log in logs:
+        append(rounds, log)
+    with monkeypatch.context() as patch:
+        patch.setattr(SyncRounds, "_workers", no_workers)
+        with pytest.raises(RuntimeError):
+            rounds.sync_round()
+        assert rounds.has_dirty
+    assert {each.log for each in rounds.sync_round()} == set(logs)
+
+
 @pytest.mark.parametrize("count", [1, 2, 12, MANY])
 def test_a_round_syncs_every_dirty_log_once_and_says_how_far(
     rounds: SyncRounds, count: int
