@@ -19,8 +19,9 @@ pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`
 	$(BIN)/kompakt pipeline jars
 
 # Number of processes that share the test files; 0 runs them in this process, sorted by name. Many tests
-# wait for other processes, so two cores have work for four.
+# wait for other processes, so two cores have work for five. Those of `make quick` do not wait.
 TEST_PROCESSES ?= 5
+QUICK_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -53,7 +54,7 @@ QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
 quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: under a minute
-	KOMPAKT_QUICK=1 $(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
+	KOMPAKT_QUICK=1 $(PYTEST) -n $(QUICK_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, unused code, spelling
 	$(BIN)/ruff check .
