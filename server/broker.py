@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from metrics.cleaner_probe import CleanerCounts
@@ -527,13 +528,13 @@ class Broker:
             opens=lambda listener: self.fence is None or listener.name == internal,
         )
 
-    async def _import_in_thread(self, module: str) -> None:
+    async def import_in_thread(self, module: str) -> ModuleType:
         """Import a module that clients do not need, while the broker serves them already."""
-        await self.executors.upkeep.run(importlib.import_module, module)
+        return await self.executors.upkeep.run(importlib.import_module, module)
 
     async def _start_cleaner(self) -> None:
         if self.config.cleans:
-            await self._import_in_thread("server.broker_cleaner")
+            await self.import_in_thread("server.broker_cleaner")
             from server.broker_cleaner import BrokerCleaner
 
             self._cleaning = BrokerCleaner(self, self._pauses, background=self._background)
@@ -545,7 +546,7 @@ class Broker:
 
     async def _start_links(self) -> None:
         """Start to follow other clusters."""
-        await self._import_in_thread("server.links")
+        await self.import_in_thread("server.links")
         from server.links import replication_of, verifications_of
 
         assert self._stores is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from typing import TYPE_CHECKING
 
 from server.runtime.tasks import awaited
@@ -60,5 +59,5 @@ class HttpOpening:
     async def _open(self) -> None:
         # Imported here, because its libraries take longer to import than a start, and in a thread,
         # because the other listeners serve clients already.
-        http = await self._broker.executors.upkeep.run(importlib.import_module, "server.http")
+        http = await self._broker.import_in_thread("server.http")
         self._endpoint, self.port = await http.open_http(self._broker)

@@ -118,7 +118,8 @@ def _no_collections() -> Iterator[None]:
     """Create long-lived objects without garbage collection, and exempt them from later collections.
 
     With 10,000 partitions, collections took a fifth of the start, and one full collection holds the
-    loop for a tenth of a second. Reference counting still frees what is deleted.
+    loop for a tenth of a second. Reference counting still frees what is deleted. The first start finds
+    the collector off already (`cli/main.py`).
     """
     gc.disable()
     try:

@@ -59,9 +59,9 @@ class FrameBuffer:
     def __init__(self, *, frame_bytes_max: int, shared: bytearray | None = None) -> None:
         """
         Args:
-            shared: RECEIVE_BYTES in which frames begin. Then call `next_frame` after each
-                `buffer_updated` until it returns None or raises, before another connection receives
-                into the same bytes. None: a new buffer for each receive, which costs a small request
+            shared: a buffer of RECEIVE_BYTES bytes into which all connections of a loop receive. After
+                each `buffer_updated`, call `next_frame` until it returns None or raises, before another
+                connection receives. None: a new buffer for each receive, which costs a small request
                 more than a microsecond.
         """
         assert frame_bytes_max > 0

@@ -1,7 +1,7 @@
 """The send queue of one connection: sends buffers and file regions in order.
 
     parts:  | buffer | buffer | region of a segment file | buffer | ...
-            `----- sendmsg ----'`------- sendfile -------'
+            `----- sendmsg ----'`------- sendfile -------'    a buffer alone: send, without the queue
 
 The transport only reads. The outbox sends on its socket directly, because uvloop has no
 `loop.sendfile`, and because two writers on one stream could not keep the order. The loop refuses to
@@ -86,8 +86,8 @@ class Outbox(SendQueue):
         super().write(parts)
 
     def _send_at_once(self, answer: bytes | bytearray) -> None:
-        """Send the only part of an answer, without the queue, which is empty. Nearly all answers are
-        small, and the kernel takes them whole."""
+        """Send the only part of an answer without the queue, which is empty. The queue gets what the
+        kernel does not take."""
         size = len(answer)
         try:
             sent = self._socket.send(answer)

@@ -47,7 +47,8 @@ def is_old(active: Segment, config: LogConfig, *, jitter: float, now_ms: int) ->
         return False
     age = now_ms - active.first_append_ms
     if age < config.segment_ms - config.segment_jitter_ms and age < config.max_compaction_lag_ms:
-        return False  # Whatever the policy and the jitter are. Each append asks.
+        # Every append gets here, and most segments are too young under any policy and jitter.
+        return False
     age_max = _age_max(config, jitter)
     return age_max < LONG_MAX and age >= age_max
 

@@ -339,6 +339,15 @@ class NoThread(threading.Thread):
         raise RuntimeError("can't start new thread")
 
 
+def appended_now(commit: GroupCommit, log: Any) -> asyncio.Future[bool]:
+    """Append the first record, and start its round. Returns whether it becomes durable."""
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 1)
+    commit.start_round_now()
+    return durable
+
+
 async def test_a_round_without_a_thread_acknowledges_nothing_and_the_next_one_does(
     timed: TimedRounds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -346,11 +355,7 @@ async def test_a_round_without_a_thread_acknowledges_nothing_and_the_next_one_do
     log: Any = TimedLog()
     with monkeypatch.context() as patch:
         patch.setattr(threading, "Thread", NoThread)
-        log.append(1)
-        commit.appended(log)
-        refused = commit.durable(log, 1)
-        commit.start_round_now()
-        assert await refused is False
+        assert await appended_now(commit, log) is False
         assert log.high_watermark == 0
     assert "can't start new thread" in caplog.text
 
@@ -377,10 +382,7 @@ async def test_a_round_that_cannot_begin_is_not_tried_again_at_once(
     log: Any = TimedLog()
     with monkeypatch.context() as patch:
         patch.setattr(EventWal, "begin_round", fail)
-        log.append(1)
-        commit.appended(log)
-        refused = commit.durable(log, 1)
-        commit.start_round_now()
+        refused = appended_now(commit, log)
         assert attempts == [1]
         assert await refused is False
     await rounds(event_wal, 1)
