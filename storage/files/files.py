@@ -167,7 +167,13 @@ class FileSystem(Protocol):
         """Remove a directory with its contents; a missing one is fine."""
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a directory are durable. Raises SyncFailed."""
+        """Return when the names in a directory are durable.
+
+        Raises:
+            MissingFile: there is no such directory, perhaps because another thread has just removed it;
+                no sync has failed.
+            SyncFailed: the sync failed.
+        """
 
     def sync_all(self, path: str) -> None:
         """Return when all bytes and names on the disk that has `path` are durable, with one sync.
@@ -220,12 +226,9 @@ def remove_tree_durably(fs: FileSystem, path: str) -> None:
     A missing one is fine. Raises DiskError.
     """
     fs.remove_tree(path)
-    try:
+    # Another thread may remove the directory above, too: its topic was deleted.
+    with contextlib.suppress(MissingFile):
         fs.sync_directory(path.rpartition("/")[0])
-    except SyncFailed as error:
-        # Another thread may remove the directory above, too: its topic was deleted.
-        if error.errno != errno.ENOENT:
-            raise
 
 
 @contextlib.contextmanager

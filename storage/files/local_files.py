@@ -168,8 +168,14 @@ def _read_to_end(descriptor: int) -> bytes:
 
 @contextlib.contextmanager
 def _open_directory(path: str) -> Iterator[int]:
-    """Open a directory for the body, which raises OSError like the opening does."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Open a directory for the body, which raises OSError like the opening does.
+
+    Raises MissingFile if there is none: whatever the body would do has not failed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise disk_error("open", path, error) from error
     try:
         yield descriptor
     finally:

@@ -426,7 +426,8 @@ class LogDirectory:
     def keep_reserve(self) -> None:
         """Reserve space for the next start, unless that is done or the disk has no space."""
         if self.offline_reason is None and keep_reserve(self._fs, self.path):
-            with contextlib.suppress(SyncFailed), self._service.failed_syncs_are_final():
+            lost = contextlib.suppress(MissingFile, SyncFailed)
+            with lost, self._service.failed_syncs_are_final():
                 self._fs.sync_directory(self.path)
 
     @property

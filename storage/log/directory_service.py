@@ -65,9 +65,12 @@ class DirectoryService:
 
     @contextlib.contextmanager
     def failed_syncs_are_final(self) -> Iterator[None]:
-        """Take the directory out of service if a sync in the body fails."""
+        """Take the directory out of service if a sync in the body fails, or if it is gone."""
         try:
             yield
+        except MissingFile:
+            self.check_present()
+            raise
         except SyncFailed as error:
             self.disk_failed(error)
             raise

@@ -486,7 +486,7 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync", path)
-        self._directory("sync", path).sync()
+        self._directory("open", path).sync()
         self.changed("sync", path)
 
     def sync_all(self, path: str) -> None:

@@ -297,6 +297,12 @@ def test_tree_that_is_removed_durably_does_not_come_back() -> None:
     remove_tree_durably(disk, "/a/b")
 
 
+def test_sync_of_a_missing_directory_is_no_failed_sync(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    with pytest.raises(MissingFile):
+        fs.sync_directory(f"{home}/gone")
+
+
 def test_open_file_outlives_its_name(place: tuple[FileSystem, str]) -> None:
     fs, home = place
     file = fs.open(f"{home}/f", create=True)

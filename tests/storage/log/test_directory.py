@@ -253,6 +253,29 @@ def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> 
     assert not any(name.startswith("orders.AAAAAAAAAAAAAAAAAAAAAw") for name in names)
 
 
+@pytest.mark.parametrize("step", range(6))
+def test_topic_may_be_deleted_at_any_step_while_its_new_logs_are_made_safe(step: int) -> None:
+    """The directory stays in service: what is missing was removed, and no sync has failed."""
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    logs = directory.create_logs("orders", TOPIC_ID, SMALL, range(2))
+    directory.new_logs.make_files(logs)
+    steps: list[str] = []
+
+    def delete(_action: str, path: str) -> None:
+        steps.append(path)
+        if len(steps) > step:
+            disk.on_operation = None
+            for log in logs:
+                log.retire()
+            directory.delete_topic("orders", TOPIC_ID)
+
+    disk.on_operation = delete
+    directory.new_logs.make_safe(logs)
+    assert len(steps) == step + 1
+    assert directory.offline_reason is None
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_topic_deletion_is_finished_after_a_crash_at_any_step(seed: int) -> None:
     disk = MemoryFileSystem()
