@@ -127,6 +127,19 @@ FETCHES_FAILED = Metric.counter(
     "topic",
 )
 
+FETCH_SESSIONS = Metric.gauge(
+    "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+    "Fetch sessions, in which clients need not name all their partitions in each request.",
+)
+FETCH_SESSION_PARTITIONS = Metric.gauge(
+    "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+    "Partitions that fetch sessions remember.",
+)
+FETCH_SESSION_EVICTIONS = Metric.counter(
+    "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+    "Fetch sessions that lost their slot to another client's.",
+)
+
 # Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.
 THROTTLES = Metric.counter(
     "kompakt_throttles_total", "Requests after which a client had to pause, by quota.", "quota"

@@ -24,6 +24,7 @@ from metrics.cleaner_collector import collect_cleaner
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import (
     BrokerFacts,
+    FetchSessionFacts,
     GroupFacts,
     PartitionFacts,
     QuotaFacts,
@@ -83,6 +84,7 @@ class BrokerCollector(Collector):
         yield from self._collect_transactions(facts.transactions)
         yield from self._collect_traffic()
         yield from self._collect_connections()
+        yield from self._collect_fetch_sessions(facts.fetch_sessions)
         yield from self._collect_quotas(facts.quotas)
         expiries = facts.certificates_expire_seconds.items()
         yield gauge(client_names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
@@ -208,6 +210,11 @@ class BrokerCollector(Collector):
         yield counter(
             client_names.LOGINS_AGAIN_FAILED, [(labels, c.failed_again) for labels, c in logins]
         )
+
+    def _collect_fetch_sessions(self, facts: FetchSessionFacts) -> Iterator[Family]:
+        yield gauge(client_names.FETCH_SESSIONS, [((), facts.sessions)])
+        yield gauge(client_names.FETCH_SESSION_PARTITIONS, [((), facts.partitions)])
+        yield counter(client_names.FETCH_SESSION_EVICTIONS, [((), facts.evictions_total)])
 
     def _collect_quotas(self, facts: QuotaFacts) -> Iterator[Family]:
         throttles = in_order(self._server.throttles)

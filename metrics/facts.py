@@ -118,6 +118,16 @@ class LoopFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSessionFacts:
+    """Values for a scrape about fetch sessions."""
+
+    sessions: int = 0
+    partitions: int = 0
+    """The sum over the sessions."""
+    evictions_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFacts:
     """Values for a scrape about the quotas of clients."""
 
@@ -235,6 +245,7 @@ class BrokerFacts:
     transactions: TransactionFacts = TransactionFacts()
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()
+    fetch_sessions: FetchSessionFacts = FetchSessionFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
     """By the name of its state machine."""
     followers: Sequence[FollowerFacts] = ()

@@ -49,6 +49,7 @@ from server.durability.directory_watch import DirectoryWatch
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import LogClock
+from server.fetching.session_cache import FetchSessionCache
 from server.http_opening import HttpOpening
 from server.listening import Listening
 from server.metadata.embedded_store import EmbeddedMetadataStore
@@ -138,6 +139,7 @@ class Broker:
         "executors",
         "failure",
         "features",
+        "fetch_sessions",
         "fetch_waiters",
         "files",
         "followers",
@@ -180,6 +182,7 @@ class Broker:
     consumer_groups: ConsumerCommands
     offsets: OffsetCommands
     transactions: TransactionCoordinator
+    fetch_sessions: FetchSessionCache
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
     verifications: Verifications
@@ -211,6 +214,9 @@ class Broker:
             threads=config.log_cleaner_threads, clock=clock.monotonic
         )
         self.fetch_waiters = FetchWaiters()
+        self.fetch_sessions = FetchSessionCache(
+            slots_max=config.max_incremental_fetch_session_cache_slots, clock=clock.monotonic
+        )
         self.cold_reads = ColdReads(self.probe)
         self.pass_history = PassHistory(
             files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max

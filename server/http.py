@@ -13,6 +13,7 @@ from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
+    FetchSessionFacts,
     FollowedTopicFacts,
     FollowerFacts,
     PartitionFacts,
@@ -199,6 +200,11 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
         quotas=quota_facts(broker),
+        fetch_sessions=FetchSessionFacts(
+            sessions=len(broker.fetch_sessions),
+            partitions=broker.fetch_sessions.partitions_count,
+            evictions_total=broker.fetch_sessions.evictions,
+        ),
         replogs=broker.metadata_facts(),
         followers=follower_facts(broker),
         links={} if broker.links is None else broker.links.facts(),

@@ -4,6 +4,7 @@
     batches       16 KiB and 64 KiB, spread over connections and partitions
     codecs        64 KiB before compression, which is what their rates count
     fetches       64 KiB and 1 MiB answers from the page cache
+    sessions      a consumer of ten and of a thousand partitions, of which one gets a record
     metadata      of one topic
     commits       of one offset, by consumers that are no members
     transactions  of one partition each, by one producer
@@ -27,6 +28,7 @@ from bench.peers.cleaning import cleaning_figures
 from bench.peers.commit_latency import commit_latency_figure
 from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
 from bench.peers.fetch import fetched_figure
+from bench.peers.fetch_session import fetched_in_session_figure
 from bench.peers.long_polls import produced_beside_long_polls_figure
 from bench.peers.metadata import metadata_figure
 from bench.peers.offset_commit import committed_figure
@@ -78,6 +80,7 @@ FETCHES: tuple[Row, ...] = tuple(
     partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)
 )
 OTHERS: tuple[Row, ...] = (
+    *(partial(fetched_in_session_figure, partitions=partitions) for partitions in (10, 1000)),
     partial(metadata_figure, connections=16),
     partial(committed_figure, connections=16),
     transactions_figure,

@@ -1,9 +1,9 @@
 """The simplest Fetch requests, which are those of consumers of one partition, read by compiled code.
 
 A request is *plain* if its version is at least 5 and a consumer asks for one partition, without a
-session (its id is 0), with an ASCII client id and rack, no tagged field and no forgotten topic, and does
-not say the epoch of its last record or where its log starts. What is not plain may be valid as well:
-`protocol/wire/request.py` is the specification, and reads it.
+session (its id is 0, its epoch 0 or -1), with an ASCII client id and rack, no tagged field and no
+forgotten topic, and does not say the epoch of its last record or where its log starts. What is not plain
+may be valid as well: `protocol/wire/request.py` is the specification, and reads it.
 """
 
 from typing_extensions import Buffer

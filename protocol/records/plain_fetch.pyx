@@ -28,6 +28,9 @@ cdef enum:
     ID_BYTES = 16
     FETCH = 1
     CONSUMER = -1
+    NO_SESSION = 0
+    NEW_SESSION = 0  # A request for one partition gets none.
+    FINAL_EPOCH = -1
 
 
 cdef class PlainFetch:
@@ -61,7 +64,7 @@ cdef inline bint read_bounds(span *rest, PlainFetch found) noexcept:
         return True
     if not read_int32(rest, &session_id) or not read_int32(rest, &session_epoch):
         return False
-    return session_id == 0
+    return session_id == NO_SESSION and (session_epoch == NEW_SESSION or session_epoch == FINAL_EPOCH)
 
 
 cdef inline bint read_partition(span *rest, PlainFetch found, bint flexible) noexcept:

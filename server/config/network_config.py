@@ -167,6 +167,15 @@ class NetworkConfig:
         dynamic=False,
         doc="The most bytes of records in one Fetch answer; only its first batch may exceed it.",
     )
+    max_incremental_fetch_session_cache_slots: int = prop(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        default=1000,
+        at_least=0,
+        dynamic=False,
+        doc="The most fetch sessions at a time, by which clients need not name all their partitions in"
+        " each Fetch; 0: none. Together they remember up to 100,000 partitions.",
+    )
     socket_listen_backlog_size: int = prop(
         "socket.listen.backlog.size",
         INT,

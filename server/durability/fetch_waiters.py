@@ -75,6 +75,14 @@ class ParkedFetch:
         self._woken[log] = None
         self.cancel()
 
+    def suspend(self) -> None:
+        """Keep watching though no request waits: the next one of the same session will."""
+        self._waiters.suspend(self)
+
+    def resume(self) -> None:
+        """Wait again for the logs that it watches. `take_woken` returns what has changed meanwhile."""
+        self._waiters.resume(self)
+
     def cancel(self) -> None:
         """End the wait early."""
         if self._future is not None and not self._future.done():
@@ -114,7 +122,11 @@ class FetchWaiters:
 
     def watch(self, parked: ParkedFetch, log: PartitionLog) -> None:
         """Wake this fetch whenever `log` changes."""
-        self._by_log.setdefault(log, {})[parked] = None
+        waiting = self._by_log.get(log)
+        if waiting is None:
+            self._by_log[log] = {parked: None}
+        else:
+            waiting[parked] = None
 
     def is_watched(self, log: PartitionLog) -> bool:
         """Returns whether a fetch waits for a change of `log`."""
@@ -126,6 +138,14 @@ class FetchWaiters:
             self._changed_whole.add(log)
             self._changed.append((log, None))
             self._wake_some()
+
+    def suspend(self, parked: ParkedFetch) -> None:
+        """No longer count a fetch as parked; it still watches its logs."""
+        self._parked.discard(parked)
+
+    def resume(self, parked: ParkedFetch) -> None:
+        """Count a fetch as parked again."""
+        self._parked.add(parked)
 
     def leave(self, parked: ParkedFetch) -> None:
         """Remove a fetch from all logs that it watches."""

@@ -20,21 +20,21 @@ also enough for the coordinators' topics, and from v12 on, since which followers
 epoch, an answer may begin with batches without records, as in Kafka: they carry the last sequences of
 producers. Otherwise these are only sent behind a batch with records, because kafkajs, which speaks v11,
 asks for ever when it gets nothing else.
+In a session (`server/fetching/`) a request names the partitions that have changed for the client, and
+the answer those that have changed for the broker. A partition at the end of its log is not read until
+the log changes. As in Kafka, a topic whose id was known keeps its name while it is in the session.
 `server/shortcut/fetch.py` answers the simplest requests before they get here, by the same rules.
-Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
-fetching from followers.
+Not implemented: fetching from followers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from uuid import UUID
 
 from protocol.messages.fetch import (
     IDS_SINCE,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -42,29 +42,25 @@ from protocol.messages.fetch import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from protocol.wire.numbers import Epoch, Offset
-from server.durability.fetch_waiters import ParkedFetch
+from server.fetching.asked_partitions import (
+    AskedPartitions,
+    AskedTopic,
+    TopicKey,
+    refused_partition,
+)
+from server.fetching.session import FINAL_EPOCH, NEW_EPOCH, NO_SESSION, FetchSession, Viewpoint
+from server.fetching.watch import Watch
 from server.handlers.shared.checkpoint_pieces import COORDINATOR_TOPICS
-from server.handlers.shared.fetched_partition import AskedPartition, AskedTopic, refused_partition
 from server.handlers.shared.metadata_log import (
-    NO_NODE,
     fetch_entries,
-    follower_id,
     is_on_internal_listener,
     may_follow,
     names_only_the_metadata,
 )
+from server.handlers.shared.partition_reads import PARTITIONS_PER_TURN, PartitionReads
 from server.handlers.shared.topic_ids import name_of_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
-from storage.files.errors import NotCached, StorageError
-from storage.log.log import PartitionLog
-from storage.segment.reader import Isolation
-
-EPOCHS_SINCE = 12
-
-PARTITIONS_PER_TURN = 64
-"""A fetch of up to this many partitions is read in one turn of the loop, in about a millisecond."""
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -79,28 +75,20 @@ UNKNOWN_TOPIC = frozenset(
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     """Read, wait until there is enough data, answer."""
-    if request.session_id != 0 and request.session_epoch > 0:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    if request.session_epoch not in (NEW_EPOCH, FINAL_EPOCH):
+        return await _continue_session(request, context)
     if names_only_the_metadata(request, context) and may_follow(context):
         return await fetch_entries(request, context)
-    fetch = _Fetch(request, context)
+    if request.session_id != NO_SESSION:
+        await _close_session(request.session_id, context)
+    asked, answer = AskedPartitions(), None
     try:
-        await fetch.read_all()
-        if not fetch.is_ready:
-            await _wait(fetch, request.max_wait_ms / 1000, context)
-        if context.connection.is_lost:
-            fetch.release()
-            return None
-        if context.usage is not None and not context.usage.charge_fetch(fetch.bytes):
-            fetch.release()
-            return FetchResponse(responses=())
-        return await fetch.response()
-    except BaseException:
-        fetch.release()
-        raise
+        await _ask_for(asked, request, context)
+        answer = await _fetch(asked, request, context)
+        return answer
     finally:
-        if fetch.is_long:
-            await fetch.free()
+        if answer is None or answer.session_id == NO_SESSION:
+            await _free(asked, context)
 
 
 def refuse(
@@ -121,265 +109,156 @@ def refuse(
     )
 
 
-async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> None:
-    """Wait until there is enough data, the timeout passes or the connection ends."""
-    clock, connection = context.broker.clock, context.connection
-    deadline_s = clock.monotonic() + timeout_s
-    parked = context.broker.fetch_waiters.park()
-    connection.park(parked)
-    try:
-        await fetch.watch(parked)
-        while not fetch.is_ready and not connection.is_ending:
-            rest_s = deadline_s - clock.monotonic()
-            if rest_s <= 0:
-                return
-            if not parked.is_woken:
-                await parked.wait(rest_s)
-            await fetch.read_again(parked.take_woken())
-    finally:
-        connection.park(None)
-        parked.leave()
+# Sessions
 
 
-class _Fetch:
-    """One fetch request: its partitions, and what was read from each so far.
-
-    Holds the pins of its reads until `response` passes them on or `release` drops them.
-    """
-
-    __slots__ = (
-        "_bytes_max",
-        "_context",
-        "_copied_bytes",
-        "_isolation",
-        "_partitions",
-        "_pinned",
-        "_request",
-        "_topics",
-        "_watched",
-        "_with_empty_batches",
-        "bytes",
-        "has_fault",
-        "is_long",
+async def _continue_session(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
+    """Answer a request that continues a session."""
+    session = context.broker.fetch_sessions.find(
+        request.session_id,
+        request.session_epoch,
+        principal=context.connection.principal,
+        has_ids=_has_ids(context),
     )
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session, responses=())
+    session.is_in_use = True
+    try:
+        return await _fetch_in_session(session, request, context)
+    finally:
+        session.is_in_use = False
+        if session.is_closed:
+            await _free(session.asked, context)
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
-        # Constant after construction
-        self._request = request
-        self._context = context
-        self.is_long = _is_long(request.topics)
-        """Whether it names so many partitions that it must run in slices."""
-        self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
-        if context.usage is not None:
-            self._bytes_max = context.usage.fetch_bytes_max(self._bytes_max)
-        committed = request.isolation_level == Isolation.READ_COMMITTED
-        self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-        self._with_empty_batches = _takes_empty_batches(context)
-        # Constant once `_collect_partitions` is done: topics by name or id, partitions in the order
-        # in which the request first names them.
-        self._topics: dict[str | UUID, AskedTopic] = {}
-        self._partitions: list[AskedPartition] = []
-        self._watched: dict[PartitionLog, AskedPartition] = {}
-        # State: bytes and _copied_bytes are sums over the partitions; the copied bytes are counted in
-        # the memory for answers. _pinned are the partitions that hold a pin.
-        self.bytes = 0
-        self._copied_bytes = 0
-        self.has_fault = False
-        """Whether a partition had an error or diverged."""
-        self._pinned: set[AskedPartition] = set()
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether to answer without further waiting."""
-        wanted = min(self._request.min_bytes, self._bytes_max)
-        return (
-            self.bytes >= wanted
-            or self._request.max_wait_ms <= 0
-            or self.has_fault
-            or not self._partitions
-        )
+async def _fetch_in_session(
+    session: FetchSession, request: FetchRequest, context: RequestContext
+) -> FetchResponse | None:
+    sessions, asked = context.broker.fetch_sessions, session.asked
+    await _ask_for(asked, request, context)
+    if request.forgotten_topics_data:
+        session.drop_watch()
+        await _forget(asked, request, context)
+    # Between two slices, another client may have taken the session's slot.
+    if session.is_closed:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    if not asked:
+        # As in Kafka, partitions that are named and forgotten at once are read, without a session.
+        sessions.close(session)
+        await _ask_for(asked, request, context)
+        return await _fetch(asked, request, context)
+    if not sessions.note_use(session):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    session.advance()
+    return await _fetch(asked, request, context, session)
 
-    async def read_all(self) -> None:
-        """Read every partition in the order of the request."""
-        await self._collect_partitions()
-        pace, is_long = self._context.pace, self.is_long
-        for asked in self._partitions:
-            if is_long and pace.is_over:
-                await pace.rest()
-            await self._read(asked)
 
-    async def watch(self, parked: ParkedFetch) -> None:
-        """Watch every log that was read; wake the fetch for logs that have changed since the read."""
-        pace, group_commit = self._context.pace, self._context.broker.group_commit
-        for asked in self._partitions:
-            if pace.is_over:
-                await pace.rest()
-            if asked.log is not None:
-                self._watched[asked.log] = asked
-                parked.watch(asked.log)
-                group_commit.expect_reader(asked.log)
-                if asked.has_changed:
-                    parked.wake(asked.log)
+async def _begin_session(
+    asked: AskedPartitions, viewpoint: Viewpoint, context: RequestContext
+) -> int:
+    """Begin a session that owns these partitions, if there is room. Returns its id."""
+    session, evicted = context.broker.fetch_sessions.create(
+        asked,
+        principal=context.connection.principal,
+        has_ids=_has_ids(context),
+        viewpoint=viewpoint,
+    )
+    if evicted is not None and not evicted.is_in_use:
+        await _free(evicted.asked, context)
+    return NO_SESSION if session is None else session.id
 
-    async def read_again(self, logs: Iterable[PartitionLog]) -> None:
-        """Read the partitions of the changed logs again."""
-        pace = self._context.pace
-        for log in logs:
-            if pace.is_over:
-                await pace.rest()
-            await self._read(self._watched[log])
 
-    async def response(self) -> FetchResponse:
-        """Returns the answer with everything that was read; it takes over the pins of the regions."""
-        pace, is_long = self._context.pace, self.is_long
-        probe = self._context.broker.probe
-        by_topic: dict[AskedTopic, list[PartitionData]] = {}
-        for asked in self._partitions:
-            if is_long and pace.is_over:
-                await pace.rest()
-            by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
-            if asked.error_code not in UNKNOWN_TOPIC:
-                failed = asked.error_code != ErrorCode.NONE
-                probe.partition_fetched(asked.topic.name, asked.bytes, is_failed=failed)
-        responses = []
-        for topic in self._topics.values():
-            if is_long and pace.is_over:
-                await pace.rest()
-            if (partitions := by_topic.pop(topic, None)) is not None:
-                responses.append(topic.response(partitions))
-        # From now on the connection counts these bytes.
-        self._count_copies(-self._copied_bytes)
-        return FetchResponse(responses=tuple(responses))
+async def _close_session(session_id: int, context: RequestContext) -> None:
+    """Close the session that a full request names, if it is the client's."""
+    sessions = context.broker.fetch_sessions
+    session = sessions.close_by_client(session_id, context.connection.principal)
+    if session is not None and not session.is_in_use:
+        await _free(session.asked, context)
 
-    def release(self) -> None:
-        """Drop the pins and copies of everything that was read."""
-        self._count_copies(-self._copied_bytes)
-        for asked in self._pinned:
-            asked.release()
-        self._pinned.clear()
 
-    async def free(self) -> None:
-        """Free its collections in slices. The fetch cannot be used afterwards."""
-        pace = self._context.pace
-        await pace.empty(self._watched)
-        await pace.empty(self._partitions)
-        await pace.empty(self._topics)
+def _viewpoint(context: RequestContext) -> Viewpoint:
+    authorizer, connection = context.broker.authorizer, context.connection
+    acls_revision = 0 if authorizer is None else authorizer.revision
+    return acls_revision, connection.client_host, connection.endpoint.name
 
-    async def _collect_partitions(self) -> None:
-        """Collect the partitions that the request names, each once."""
-        pace = self._context.pace
-        for topic in self._request.topics:
-            if not self.is_long:
-                self._add_partitions(topic, topic.partitions)
-                continue
-            for start in range(0, max(len(topic.partitions), 1), PARTITIONS_PER_TURN):
-                if pace.is_over:
-                    await pace.rest()
-                portion = topic.partitions[start : start + PARTITIONS_PER_TURN]
-                self._add_partitions(topic, portion)
 
-    def _add_partitions(self, topic: FetchTopic, partitions: Sequence[FetchPartition]) -> None:
-        has_ids = self._context.header.api_version >= IDS_SINCE
+# The partitions of a request
+
+
+async def _ask_for(asked: AskedPartitions, request: FetchRequest, context: RequestContext) -> None:
+    """Add the partitions that the request names, or take their new parameters."""
+    pace, has_ids, is_long = context.pace, _has_ids(context), _is_long(request.topics)
+    new_topic = partial(_new_topic, context)
+    for topic in request.topics:
         key = topic.topic_id if has_ids else topic.topic
-        asked = self._topics.get(key)
-        if asked is None:
-            name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
-            is_followed = _may_follow(name, self._context)
-            may_read = not name or is_followed or _may_read(name, self._context)
-            topic_id = topic.topic_id if has_ids else None
-            asked = self._topics[key] = AskedTopic(
-                name, topic_id, may_read=may_read, is_followed=is_followed
-            )
-        places, known = asked.places, self._partitions
-        for wanted in partitions:
-            place = places.setdefault(wanted.partition, len(known))
-            if place == len(known):
-                known.append(AskedPartition(asked, wanted))
-            else:
-                known[place].wanted = wanted
-
-    async def _read(self, asked: AskedPartition) -> None:
-        """Read one partition: on the loop if the page cache has the data, else in a thread."""
-        if asked.bytes:
-            self._drop(asked)
-        log = self._log_of(asked)
-        if isinstance(log, ErrorCode):
-            asked.refuse(log)
-            self.has_fault = True
-            return
-        wanted = asked.wanted
-        if asked.topic.is_followed and wanted.replica_directory_id.int:
-            self._note_follower(asked.topic.name, wanted)
-        read = partial(
-            log.reader.read,
-            Offset(wanted.fetch_offset),
-            max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
-            whole_first_batch=self.bytes == 0,
-            isolation=self._isolation,
-            last_fetched_epoch=Epoch(wanted.last_fetched_epoch),
-            with_empty_batches=self._with_empty_batches,
-        )
-        try:
-            try:
-                found = read(cached_only=True)
-            except NotCached:
-                found = await self._context.broker.cold_reads.run(read)
-            if not isinstance(found, ErrorCode):
-                asked.store(log, found, may_copy=self._context.broker.answers.has_room)
-        except StorageError as error:
-            found = self._context.log_failure(error)
-        if isinstance(found, ErrorCode):
-            asked.refuse(found)
-            self.has_fault = True
-        elif found.diverging_epoch is not None:
-            self.has_fault = True
-        self.bytes += asked.bytes
-        if asked.copied_bytes:
-            self._count_copies(asked.copied_bytes)
-        elif asked.bytes:
-            self._pinned.add(asked)
-
-    def _note_follower(self, name: str, wanted: FetchPartition) -> None:
-        connection, directory = self._context.connection, wanted.replica_directory_id
-        self._context.broker.followers.fetched(
-            follower_id(directory, NO_NODE),
-            connection.client_host,
-            name,
-            wanted.partition,
-            wanted.fetch_offset,
-        )
-
-    def _drop(self, asked: AskedPartition) -> None:
-        """Drop what was read of a partition, because it is read again."""
-        self.bytes -= asked.bytes
-        self._count_copies(-asked.copied_bytes)
-        asked.release()
-        self._pinned.discard(asked)
-
-    def _log_of(self, asked: AskedPartition) -> PartitionLog | ErrorCode:
-        topic, wanted = asked.topic, asked.wanted
-        if topic.id is not None and not topic.name:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        if not topic.may_read:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
-        if topic.id is not None and isinstance(log, PartitionLog) and log.topic_id != topic.id:
-            # The topic was deleted meanwhile, and a new topic has its name.
-            return ErrorCode.INCONSISTENT_TOPIC_ID
-        return log
-
-    def _count_copies(self, change: int) -> None:
-        """Change how many copied bytes this fetch counts in the memory for answers."""
-        self._copied_bytes += change
-        if change > 0:
-            self._context.broker.answers.hold(change)
-        elif change < 0:
-            self._context.broker.answers.give_back(-change)
+        if not is_long:
+            asked.add(key, topic.partitions, new_topic)
+            continue
+        for start in range(0, max(len(topic.partitions), 1), PARTITIONS_PER_TURN):
+            if pace.is_over:
+                await pace.rest()
+            asked.add(key, topic.partitions[start : start + PARTITIONS_PER_TURN], new_topic)
 
 
-def _takes_empty_batches(context: RequestContext) -> bool:
-    """Returns whether an answer may begin with batches without records, because a follower may ask."""
-    return context.header.api_version >= EPOCHS_SINCE and is_on_internal_listener(context)
+async def _forget(asked: AskedPartitions, request: FetchRequest, context: RequestContext) -> None:
+    """Remove the partitions of a session that the request forgets."""
+    pace, has_ids = context.pace, _has_ids(context)
+    for topic in request.forgotten_topics_data:
+        for start in range(0, max(len(topic.partitions), 1), PARTITIONS_PER_TURN):
+            if pace.is_over:
+                await pace.rest()
+            portion = topic.partitions[start : start + PARTITIONS_PER_TURN]
+            asked.forget(topic.topic_id if has_ids else topic.topic, portion)
+
+
+async def _look_up_again(
+    asked: AskedPartitions, context: RequestContext, *, everything: bool
+) -> None:
+    """Look up the session's topics whose names or rights may have changed since its last request.
+
+    Args:
+        everything: whether those that were found and could be read may have changed, too.
+    """
+    pace = context.pace
+    for topic in tuple(asked.topics):
+        if pace.is_over:
+            await pace.rest()
+        if everything or not topic.name or not topic.may_read:
+            _look_up(topic, context)
+
+
+def _new_topic(context: RequestContext, key: TopicKey) -> AskedTopic:
+    topic = AskedTopic(key, None) if isinstance(key, str) else AskedTopic("", key)
+    _look_up(topic, context)
+    return topic
+
+
+def _look_up(topic: AskedTopic, context: RequestContext) -> None:
+    """Find the topic's name, if it has none yet, and what the client may do with it."""
+    if not topic.name and topic.id is not None:
+        topic.name = name_of_topic(topic.id, context)
+    topic.is_followed = _may_follow(topic.name, context)
+    topic.may_read = not topic.name or topic.is_followed or _may_read(topic.name, context)
+
+
+async def _free(asked: AskedPartitions, context: RequestContext) -> None:
+    """Free the partitions that nobody uses any longer, in slices if there are many."""
+    if len(asked) > PARTITIONS_PER_TURN:
+        for collection in asked.given_up():
+            await context.pace.empty(collection)
+
+
+def _has_ids(context: RequestContext) -> bool:
+    return context.header.api_version >= IDS_SINCE
+
+
+def _is_long(topics: Sequence[FetchTopic]) -> bool:
+    if len(topics) > PARTITIONS_PER_TURN:
+        return True
+    return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_PER_TURN
+
+
+# What the client may do
 
 
 def _may_follow(name: str, context: RequestContext) -> bool:
@@ -395,7 +274,110 @@ def _may_read(name: str, context: RequestContext) -> bool:
     return context.may(Operation.READ, ResourceType.TOPIC, name)
 
 
-def _is_long(topics: Sequence[FetchTopic]) -> bool:
-    if len(topics) > PARTITIONS_PER_TURN:
-        return True
-    return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_PER_TURN
+# Read, wait, answer
+
+
+async def _fetch(
+    asked: AskedPartitions,
+    request: FetchRequest,
+    context: RequestContext,
+    session: FetchSession | None = None,
+) -> FetchResponse | None:
+    """Answer with what is in the partitions. `session` owns them; None: the request does.
+
+    A full request may begin a session, which owns them afterwards; then the answer has its id.
+    """
+    reads, viewpoint = PartitionReads(asked, request, context), _viewpoint(context)
+    is_same_view = session is not None and session.viewpoint == viewpoint
+    session_id = NO_SESSION if session is None else session.id
+    try:
+        if session is not None:
+            await _look_up_again(asked, context, everything=not is_same_view)
+        await reads.read_all(skips_unchanged=is_same_view)
+        if not reads.is_ready:
+            await _wait(reads, request.max_wait_ms / 1000, context, session)
+        if context.connection.is_lost:
+            reads.release()
+            return None
+        if context.usage is not None and not context.usage.charge_fetch(reads.bytes):
+            reads.release()
+            return FetchResponse(session_id=session_id, responses=())
+        if session is not None and reads.has_fault:
+            session.drop_watch()  # The log of a partition may be another one afterwards.
+        begins = session is None and request.session_epoch == NEW_EPOCH
+        responses = await _responses(reads, context, session=session, begins=begins)
+        if begins:
+            session_id = await _begin_session(asked, viewpoint, context)
+        elif session is not None:
+            session.viewpoint = viewpoint
+        for each in reads.hand_over():
+            each.forget_read()
+            if session is not None:
+                asked.move_to_end(each)
+        return FetchResponse(session_id=session_id, responses=responses)
+    except BaseException:
+        reads.release()
+        raise
+    finally:
+        await reads.free()
+
+
+async def _wait(
+    reads: PartitionReads, timeout_s: float, context: RequestContext, session: FetchSession | None
+) -> None:
+    """Wait until there is enough data, the timeout passes or the connection ends."""
+    clock, connection = context.broker.clock, context.connection
+    deadline_s = clock.monotonic() + timeout_s
+    kept = None if session is None else session.take_watch()
+    if kept is None:
+        watch = Watch(context.broker.fetch_waiters)
+    else:
+        watch = kept
+        watch.resume()
+    parked = watch.parked
+    connection.park(parked)
+    try:
+        await reads.cover_with(watch, only_done=kept is not None)
+        while not reads.is_ready and not connection.is_ending:
+            rest_s = deadline_s - clock.monotonic()
+            if rest_s <= 0:
+                return
+            if not parked.is_woken:
+                await parked.wait(rest_s)
+            await reads.read_again(watch.take_changed())
+    finally:
+        connection.park(None)
+        if session is None or session.is_closed or connection.is_ending:
+            parked.leave()
+        else:
+            session.keep_watch(watch)
+
+
+async def _responses(
+    reads: PartitionReads, context: RequestContext, *, session: FetchSession | None, begins: bool
+) -> tuple[FetchableTopicResponse, ...]:
+    """Returns the answer's topics. The pins and copies are still those of `reads`.
+
+    Args:
+        session: the one that the request continues; the answer has only its news.
+        begins: whether the answer may begin a session.
+    """
+    pace, probe = context.pace, context.broker.probe
+    is_long = len(reads.done) > PARTITIONS_PER_TURN
+    by_topic: dict[AskedTopic, list[PartitionData]] = {}
+    for asked in reads.done:
+        if is_long and pace.is_over:
+            await pace.rest()
+        if session is None or asked.is_news:
+            by_topic.setdefault(asked.topic, []).append(asked.data(reads.isolation))
+        if session is not None or begins:
+            asked.note_answer()
+        if asked.error_code not in UNKNOWN_TOPIC:
+            failed = asked.error_code != ErrorCode.NONE
+            probe.partition_fetched(asked.topic.name, asked.bytes, is_failed=failed)
+    responses = []
+    for topic in tuple(by_topic):
+        if is_long and pace.is_over:
+            await pace.rest()
+        responses.append(topic.response(by_topic.pop(topic)))
+    return tuple(responses)

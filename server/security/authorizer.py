@@ -58,7 +58,7 @@ _BY_DEFAULT = {
 class Authorizer:
     """The decisions over the ACLs in memory. `server/security/acl_store.py` stores and changes them."""
 
-    __slots__ = ("_allows_without_acl", "_decisions", "_index", "_super_users")
+    __slots__ = ("_allows_without_acl", "_decisions", "_index", "_super_users", "revision")
 
     def __init__(self, *, super_users: Iterable[str], allows_without_acl: bool) -> None:
         # Constant after construction
@@ -67,6 +67,8 @@ class Authorizer:
         # State
         self._index = AclIndex()
         self._decisions: dict[tuple[Principal, str, int, int, str | None], Decision] = {}
+        self.revision = 0
+        """How often the ACLs have changed. While it stays the same, so do all decisions."""
 
     def decide(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
@@ -100,13 +102,13 @@ class Authorizer:
         """Add ACLs that do not exist yet."""
         for acl in acls:
             self._index.add(acl)
-        self._decisions.clear()
+        self._forget_decisions()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Remove ACLs that exist."""
         for acl in acls:
             self._index.remove(acl)
-        self._decisions.clear()
+        self._forget_decisions()
 
     def _decide(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
@@ -127,6 +129,10 @@ class Authorizer:
             return on_new
         acl = self._index.acl_on_any(str(principal), host, operation, kind)
         return _by(acl) if acl is not None else _BY_DEFAULT[False]
+
+    def _forget_decisions(self) -> None:
+        self._decisions.clear()
+        self.revision += 1
 
     def _keep(self, key: tuple[Principal, str, int, int, str | None], decision: Decision) -> None:
         if len(self._decisions) >= DECISIONS_MAX:

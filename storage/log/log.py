@@ -55,13 +55,13 @@ class PartitionLog:
         "_commits",
         "_fs",
         "_list",
-        "_offsets",
         "_service",
         "_states",
         "_syncs",
         "appender",
         "identity",
         "new_files",
+        "offsets",
         "reader",
     )
 
@@ -89,7 +89,8 @@ class PartitionLog:
         """
         # Constant after construction
         self._fs = fs
-        self._offsets = offsets
+        self.offsets = offsets
+        """Its offsets, for reading: only the parts of the log change them."""
         self._list = segment_list
         self._commits = commits
         self._states = states
@@ -144,22 +145,22 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> Offset:
         """The first offset that may be read."""
-        return self._offsets.start
+        return self.offsets.start
 
     @property
     def last_stable_offset(self) -> Offset:
         """The end of the committed part, at which read_committed consumers stop."""
-        return self._offsets.last_stable
+        return self.offsets.last_stable
 
     @property
     def high_watermark(self) -> Offset:
         """The end of what may be read."""
-        return self._offsets.high_watermark
+        return self.offsets.high_watermark
 
     @property
     def log_end_offset(self) -> Offset:
         """The offset of the next record."""
-        return self._offsets.end
+        return self.offsets.end
 
     @property
     def generation(self) -> int:
@@ -316,8 +317,8 @@ class PartitionLog:
         Only `server/durability/group_commit.py` calls this: with the synced end, or with the log end if
         appends need no sync (`flush.on.acks.all`, `flush.messages`).
         """
-        self._offsets.advance_high_watermark(offset)
-        self._states.forget_transactions_below(self._offsets.high_watermark)
+        self.offsets.advance_high_watermark(offset)
+        self._states.forget_transactions_below(self.offsets.high_watermark)
 
     # ---------------------------------------------------------------- retention
 
@@ -354,7 +355,7 @@ class PartitionLog:
         return self._log_start().delete_records(offset, self.sync)
 
     def _log_start(self) -> LogStart:
-        return LogStart(self, self._offsets, self._list, self._commits, self._service)
+        return LogStart(self, self.offsets, self._list, self._commits, self._service)
 
     # ---------------------------------------------------------------- cleaning
 
@@ -372,7 +373,7 @@ class PartitionLog:
             self.identity,
             self.config,
             self._list,
-            self._offsets,
+            self.offsets,
             self._states.producers,
             as_if_rolled=as_if_rolled,
         )
@@ -383,7 +384,7 @@ class PartitionLog:
         return LogCleaning(
             self._fs,
             self.identity,
-            self._offsets,
+            self.offsets,
             self._list,
             self._commits,
             self._states,
@@ -517,7 +518,7 @@ class PartitionLog:
             segments=self._list,
             commits=self._commits,
             states=self._states,
-            offsets=self._offsets,
+            offsets=self.offsets,
             service=self._service,
         )
 

@@ -12,6 +12,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
     CheckpointFacts,
+    FetchSessionFacts,
     FollowedTopicFacts,
     FollowerFacts,
     GroupFacts,
@@ -160,6 +161,7 @@ class ScrapedWorld:
             transactions=self.transactions,
             loop=self.loop,
             quotas=self.quotas,
+            fetch_sessions=FetchSessionFacts(sessions=5, partitions=60, evictions_total=7),
             replogs={"metadata": REPLOG},
             links={
                 "dr": LinkFacts(

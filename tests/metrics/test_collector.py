@@ -82,6 +82,10 @@ def test_pauses_and_delays_are_counted() -> None:
     assert samples["kompakt_throttles_total", "request_percentage"] == 2
     assert samples["kompakt_throttle_seconds_total", "request_percentage"] == 0.75
     assert samples["kompakt_quota_entities",] == 3
+    sessions = "kafka_server_fetchsessioncache_"
+    assert samples[f"{sessions}numincrementalfetchsessions",] == 5
+    assert samples[f"{sessions}numincrementalfetchpartitionscached",] == 60
+    assert samples[f"{sessions}incrementalfetchsessionevictions_total",] == 7
     assert samples["kafka_server_fetch_byte_rate", "app", "alice"] == 512.5
     assert samples["kompakt_connections_delayed_total", "PLAINTEXT"] == 1
     assert samples["kompakt_connections_delayed_seconds_total", "PLAINTEXT"] == 2.5

@@ -69,6 +69,8 @@ def test_a_plain_request_is_read_as_the_specification_reads_it(version: int) -> 
         ({"replica_id": 2}, range(5, 15)),
         ({"replica_state": ReplicaState(replica_id=2)}, range(15, 19)),
         ({"session_id": 9}, range(7, 19)),
+        ({"session_epoch": 1}, range(7, 19)),
+        ({"session_epoch": -2}, range(7, 19)),
         ({"topics": ()}, VERSIONS),
         ({"topics": (TOPIC, TOPIC)}, VERSIONS),
         ({"topics": (replace(TOPIC, partitions=()),)}, VERSIONS),
@@ -84,6 +86,8 @@ def test_a_plain_request_is_read_as_the_specification_reads_it(version: int) -> 
         "a replica",
         "a replica by tag",
         "a session",
+        "an epoch of a session",
+        "no epoch of a session",
         "no topic",
         "two topics",
         "no partition",
@@ -136,6 +140,7 @@ def test_what_is_read_of_a_changed_frame_is_what_the_specification_reads(
         found.correlation_id,
         0,
     )
+    assert body.session_epoch in (0, -1)
     (topic,) = body.topics
     (partition,) = topic.partitions
     named = topic.topic_id.bytes if found.api_version >= 13 else topic.topic.encode()

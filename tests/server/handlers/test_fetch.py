@@ -238,6 +238,7 @@ async def test_what_changes_while_a_long_fetch_is_read_and_parked_is_not_missed(
                 await served.produce("orders", batch_of(1))
 
         monkeypatch.setattr("server.handlers.fetch.PARTITIONS_PER_TURN", 1)
+        monkeypatch.setattr("server.handlers.shared.partition_reads.PARTITIONS_PER_TURN", 1)
         monkeypatch.setattr(Pace, "is_over", property(lambda self: True))
         monkeypatch.setattr(Pace, "rest", rest)
         client = await served.connect()
@@ -370,24 +371,6 @@ async def test_stopping_the_broker_answers_a_parked_fetch(tmp_path: Path) -> Non
 
         assert records_in(await answer) == []
         assert time.monotonic() - start < LONG_MS / 2000
-
-
-async def test_sessions_are_declined(tmp_path: Path) -> None:
-    async with serving_broker(tmp_path) as served:
-        await served.create("orders")
-        await served.produce("orders", batch_of(1))
-        full = fetch_request([("orders", 0, 0)], session_id=0, session_epoch=0)
-        next_in_session = fetch_request([], session_id=7, session_epoch=1)
-        closing = fetch_request([("orders", 0, 0)], session_id=7, session_epoch=-1)
-
-        first = await served.call(full, 12, FetchResponse)
-        assert first.session_id == 0
-        assert len(records_in(only_fetched(first))) == 1
-        unknown = await served.call(next_in_session, 12, FetchResponse)
-        assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        last = await served.call(closing, 12, FetchResponse)
-        assert last.session_id == 0
-        assert len(records_in(only_fetched(last))) == 1
 
 
 async def test_a_fetch_of_nothing_is_answered_at_once(tmp_path: Path) -> None:

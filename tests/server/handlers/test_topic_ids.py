@@ -24,7 +24,6 @@ from protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ForgottenTopic,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.offset_commit import (
@@ -279,34 +278,6 @@ async def test_a_topic_that_is_made_anew_while_a_request_is_carried_out_is_an_in
         )
     assert codes(response) == {topic.id: [(0, ErrorCode.INCONSISTENT_TOPIC_ID)]}
     assert only_produced(produced).error_code == ErrorCode.INCONSISTENT_TOPIC_ID
-
-
-@pytest.mark.parametrize("version", [12, 17])
-async def test_no_version_can_be_mixed_into_a_session_because_there_are_none(
-    tmp_path: Path, version: int
-) -> None:
-    """Kafka answers FETCH_SESSION_TOPIC_ID_ERROR to a fetch by names in a session that was begun
-    with ids, and to one by ids in a session of names; to a session that it does not know,
-    FETCH_SESSION_ID_NOT_FOUND. Here no session is ever given out, so the last is the only case.
-    Clients begin a new session after either.
-    """
-    async with serving_broker(tmp_path) as served:
-        topic = await served.create("orders")
-        begun = await served.call(fetch(asked(topic.id, 0), session_epoch=0), 17, FetchResponse)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
-            topics=(),
-            session_id=begun.session_id or 7,
-            session_epoch=1,
-            forgotten_topics_data=(
-                ForgottenTopic(topic="orders", topic_id=topic.id, partitions=(0,)),
-            ),
-        )
-        response = await served.call(request, version, FetchResponse)
-    assert begun.session_id == 0
-    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert response.responses == ()
 
 
 async def until_parked(served: ServedBroker) -> None:

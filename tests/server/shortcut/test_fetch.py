@@ -98,7 +98,7 @@ def random_frames(seed: int, count: int) -> list[bytes]:
             current_leader_epoch=choose((-1, -1, 0, 4)),
             last_fetched_epoch=choose((-1, -1, -1, 0)) if version >= 12 else -1,
             session_id=choose((0, 0, 0, 0, 9)) if version >= 7 else 0,
-            session_epoch=choose((-1, 0)),
+            session_epoch=choose((-1, -1, 0, 0, 3)) if version >= 7 else -1,
         )
         frames.append(encode_request(request, version, number))
     return frames

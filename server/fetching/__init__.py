@@ -1,0 +1,1 @@
+"""Fetches: which partitions a request is about, and the sessions that remember them between requests."""
