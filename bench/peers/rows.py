@@ -2,12 +2,15 @@
 
     requests      one record each, small and larger, one at a time on each of 1 to 1000 connections
     batches       16 KiB and 64 KiB, spread over connections and partitions
+    partitions    a record to each of a thousand in turn
     codecs        64 KiB before compression, which is what their rates count
-    fetches       64 KiB and 1 MiB answers from the page cache
+    fetches       64 KiB and 1 MiB answers from the page cache, and from the disk
     sessions      a consumer of ten and of a thousand partitions, of which one gets a record
     metadata      of one topic
     commits       of one offset, by consumers that are no members
     transactions  of one partition each, by one producer
+    groups        heartbeats of a group of a thousand members
+    delivery      until a waiting consumer has a record, at a given rate, without coordinated omission
     cleaning      ten million records of a million keys, as soon as the topic is compacted
     start         until the first produce is accepted; and the memory, idle and after all loads
     latency       of acks=all, beside the machine's own limit
@@ -25,11 +28,15 @@ from functools import partial
 
 from bench.base.figure import Figure
 from bench.peers.cleaning import cleaning_figures
+from bench.peers.cold_fetch import cold_fetched_figure
 from bench.peers.commit_latency import commit_latency_figure
 from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
+from bench.peers.delivery import delivery_figure
 from bench.peers.fetch import fetched_figure
 from bench.peers.fetch_session import fetched_in_session_figure
+from bench.peers.group_heartbeats import heartbeats_figure
 from bench.peers.long_polls import produced_beside_long_polls_figure
+from bench.peers.many_partitions import produced_to_many_figure
 from bench.peers.metadata import metadata_figure
 from bench.peers.offset_commit import committed_figure
 from bench.peers.produce import (
@@ -71,19 +78,27 @@ PRODUCES: tuple[Row, ...] = (
         for acks in (1, -1)
     ),
     *(partial(produced_figure, load=BATCH_64, acks=acks, connections=1) for acks in (1, -1)),
+    partial(produced_to_many_figure, partitions=1000),
     *(
         partial(produced_figure, load=compressed_load(codec), acks=1, connections=1)
         for codec in Codec
     ),
 )
-FETCHES: tuple[Row, ...] = tuple(
-    partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)
+FETCHES: tuple[Row, ...] = (
+    *(partial(fetched_figure, bytes_max=bytes_max) for bytes_max in (64 << 10, 1 << 20)),
+    partial(cold_fetched_figure, bytes_max=1 << 20),
+)
+DELIVERIES: tuple[Row, ...] = tuple(
+    partial(delivery_figure, records_a_second=2_000, percentile=percentile)
+    for percentile in (50, 99)
 )
 OTHERS: tuple[Row, ...] = (
     *(partial(fetched_in_session_figure, partitions=partitions) for partitions in (10, 1000)),
     partial(metadata_figure, connections=16),
     partial(committed_figure, connections=16),
+    partial(heartbeats_figure, members=1000),
     transactions_figure,
+    *DELIVERIES,
     *(partial(commit_latency_figure, percentile=percentile) for percentile in (50, 99)),
     # The last one: Apache Kafka keeps waiting fetches of closed connections until their time is over.
     partial(produced_beside_long_polls_figure, long_polls=1000),
@@ -103,6 +118,8 @@ UNSYNCED_ROWS: tuple[Row, ...] = (
     ),
     partial(committed_figure, connections=16),
     transactions_figure,
+    *DELIVERIES,
+    partial(fetched_in_session_figure, partitions=10),
 )
 TLS_ROWS: tuple[Row, ...] = (
     partial(produced_figure, load=BATCH_64, acks=1, connections=1),
