@@ -214,9 +214,6 @@ class Broker:
             threads=config.log_cleaner_threads, clock=clock.monotonic
         )
         self.fetch_waiters = FetchWaiters()
-        self.fetch_sessions = FetchSessionCache(
-            slots_max=config.max_incremental_fetch_session_cache_slots, clock=clock.monotonic
-        )
         self.cold_reads = ColdReads(self.probe)
         self.pass_history = PassHistory(
             files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max
@@ -225,6 +222,11 @@ class Broker:
         self.audit = AuditLog(clock.now_ms)
         self.executors = Executors()
         self.turns = Turns()
+        self.fetch_sessions = FetchSessionCache(
+            slots_max=config.max_incremental_fetch_session_cache_slots,
+            clock=clock.monotonic,
+            turns=self.turns,
+        )
         self.requests = RequestMemory(bytes_max=config.queued_max_request_bytes)
         self.answers = AnswerMemory(bytes_max=config.queued_max_response_bytes)
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)

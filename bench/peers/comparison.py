@@ -70,8 +70,11 @@ class Comparison:
     def figure(
         self, name: str, unit: str, rate: Callable[[Peer], float], *, is_time: bool = False
     ) -> Figure:
-        """Measure both in turn. `rate` notes the CPU of its requests with `Peer.costing`; it may be a time
-        instead."""
+        """Measure both in turn. `rate` notes the CPU of its requests with `Peer.costing`.
+
+        Args:
+            is_time: whether `rate` returns a time.
+        """
         for peer in self.peers:
             rate(peer)  # Apache Kafka's first minute is its compiler's.
             peer.micros.clear()

@@ -23,6 +23,8 @@ VERSION = 11
 WAIT_MS = 60_000
 FETCH_BYTES_MAX = 1 << 20
 WARM_ROUNDS = 200
+"""How many records find out how fast a server is. Each partition has got one before, which may have made
+its files."""
 
 
 def fetched_in_session_figure(servers: Comparison, *, partitions: int) -> Figure:
@@ -37,6 +39,7 @@ def fetched_in_session_figure(servers: Comparison, *, partitions: int) -> Figure
             reads = [fetch_request(topic, each, 0, bytes_max=1) for each in range(partitions)]
             wait_until_served(peer, reads, lambda answer: fetch_head(answer)[0])
             loop = _Loop(producer, _Consumer(connection, topic, partitions), topic, partitions)
+            loop.rate(partitions)
             count = int(loop.rate(WARM_ROUNDS) * servers.effort.seconds) + 1
             with peer.costing(count):
                 return loop.rate(count)

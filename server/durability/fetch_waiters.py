@@ -38,13 +38,19 @@ class ParkedFetch:
         self._waiters = waiters
         self._future: asyncio.Future[None] | None = None
         self._woken: dict[PartitionLog, None] = {}
-        self.logs: list[PartitionLog] = []
+        self.logs: dict[PartitionLog, None] = {}
         """The logs that it watches."""
 
     def watch(self, log: PartitionLog) -> None:
         """Watch `log` too: every later change of it wakes this fetch."""
-        self.logs.append(log)
+        self.logs[log] = None
         self._waiters.watch(self, log)
+
+    def unwatch(self, log: PartitionLog) -> None:
+        """No longer watch `log`."""
+        self.logs.pop(log, None)
+        self._woken.pop(log, None)
+        self._waiters.unwatch(self, log)
 
     @property
     def is_woken(self) -> bool:
@@ -129,8 +135,17 @@ class FetchWaiters:
             waiting[parked] = None
 
     def is_watched(self, log: PartitionLog) -> bool:
-        """Returns whether a fetch waits for a change of `log`."""
-        return log in self._by_log
+        """Returns whether a fetch waits for a change of `log`. Suspended ones do not count."""
+        watching = self._by_log.get(log)
+        return watching is not None and not self._parked.isdisjoint(watching)
+
+    def unwatch(self, parked: ParkedFetch, log: PartitionLog) -> None:
+        """No longer wake this fetch when `log` changes."""
+        watching = self._by_log.get(log)
+        if watching is not None:
+            watching.pop(parked, None)
+            if not watching:
+                del self._by_log[log]
 
     def wake(self, log: PartitionLog) -> None:
         """Wake the fetches that watch `log`: it has more to read, or is gone."""
@@ -196,12 +211,5 @@ class FetchWaiters:
                     call_soon("fetch departures", self._remove_some)
                     return
                 logs_left -= 1
-                self._remove(parked, parked.logs.pop())
+                self.unwatch(parked, parked.logs.popitem()[0])
             self._leaving.popleft()
-
-    def _remove(self, parked: ParkedFetch, log: PartitionLog) -> None:
-        waiting = self._by_log.get(log)
-        if waiting is not None:
-            waiting.pop(parked, None)
-            if not waiting:
-                del self._by_log[log]

@@ -121,6 +121,10 @@ class GroupCommit:
         if log.high_watermark < log.log_end_offset:
             self._hurry()
 
+    def expect_readers(self) -> None:
+        """Start the scheduled round now: a fetch of very many logs is about to wait again."""
+        self._hurry()
+
     def flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
         """Sync `log` in the next round if `flush.ms` has passed. The log clock calls this."""
         if log.offline_reason is None and log.is_flush_due(now_ms):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 from uuid import UUID
 
 from protocol.messages.fetch import (
@@ -29,6 +28,7 @@ from protocol.messages.fetch import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
 from server.net.send_queue import COPIED_BYTES_MAX
+from server.runtime.turns import Pace
 from server.topics.names import NAME_LENGTH_MAX
 from storage.files.errors import NotCached
 from storage.log.log import PartitionLog
@@ -94,7 +94,7 @@ class AskedPartition:
         # What the last answer said, for a session.
         self._said_high_watermark = self._said_log_start = NOTHING_SAID
         self._epoch = NOTHING_SAID
-        """The log's epoch at that time."""
+        """The log's epoch when it was read last."""
         self._is_at_end = False
         """Whether that answer left the client at the log's end, without an error."""
 
@@ -133,6 +133,7 @@ class AskedPartition:
     def store(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
         """Store a read result, or a copy of it. An earlier result must be released before."""
         self.log = log
+        self._epoch = log.leader_epoch
         self._read = read
         self._copy = None
         self.error_code = ErrorCode.NONE
@@ -177,14 +178,13 @@ class AskedPartition:
 
         Records stay until `forget_read`, because the answer may still fail.
         """
-        log, read = self.log, self._read
-        if log is None or read is None:
+        read = self._read
+        if read is None:
             self._said_high_watermark = self._said_log_start = NOTHING_SAID
             self._is_at_end = False
             return
         self._said_high_watermark = read.high_watermark
         self._said_log_start = read.log_start_offset
-        self._epoch = log.leader_epoch
         has_more = (
             self.wanted.fetch_offset < read.high_watermark or read.diverging_epoch is not None
         )
@@ -271,29 +271,31 @@ class AskedPartitions:
             else:
                 asked.ask_for(wanted)
 
-    def forget(self, key: TopicKey, partitions: Iterable[int]) -> None:
-        """Remove partitions of a topic; those that are not there are ignored."""
+    def forget(self, key: TopicKey, partitions: Iterable[int]) -> list[AskedPartition]:
+        """Remove partitions of a topic. Returns those that were there."""
         known = self._by_topic.get(key)
         if known is None:
-            return
-        for number in partitions:
-            asked = known.pop(number, None)
-            if asked is not None:
-                del self._order[asked]
+            return []
+        removed = [asked for each in partitions if (asked := known.pop(each, None)) is not None]
+        for asked in removed:
+            del self._order[asked]
         if not known:
             del self._by_topic[key], self._topics[key]
+        return removed
 
     def move_to_end(self, asked: AskedPartition) -> None:
         """Let all other partitions be read before this one, which has just had its turn."""
         del self._order[asked]
         self._order[asked] = None
 
-    def given_up(self) -> list[dict[Any, Any]]:
-        """Returns the collections, for the caller to free in slices. No partition is left."""
-        taken: list[dict[Any, Any]] = [*self._by_topic.values()]
-        taken += [self._by_topic, self._topics, self._order]
+    async def free(self, pace: Pace) -> None:
+        """Free all partitions in slices."""
+        by_topic, rest = self._by_topic, (self._topics, self._order)
         self._by_topic, self._topics, self._order = {}, {}, {}
-        return taken
+        while by_topic:
+            await pace.empty(by_topic.popitem()[1])
+        for collection in rest:
+            await pace.empty(collection)
 
 
 def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:

@@ -12,8 +12,9 @@ or log start has changed. Source: Apache Kafka, FetchSession.java, FetchContext.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from server.fetching.asked_partitions import AskedPartitions
+from server.fetching.asked_partitions import AskedPartitions, TopicKey
 from server.fetching.watch import Watch
 from server.runtime.tasks import call_later
 from server.security.principal import Principal
@@ -26,16 +27,16 @@ FINAL_EPOCH = -1
 """A full request that asks for none."""
 EPOCH_MAX = 0x7FFFFFFF
 WATCH_SECONDS = 5.0
-"""How long a session keeps its watch without a request. Appends to watched logs cost a little more."""
+"""How long a session keeps its watch without a request. Appends to its logs wake it meanwhile."""
 
 
 Viewpoint = tuple[int, str, str]
 """The revision of the ACLs, the client's address and the listener: what decides beside the logs what a
-client finds in a partition. The log of a topic that is gone is out of service."""
+client finds in a partition. A deleted topic need not be in it, because its log is out of service."""
 
 
 class FetchSession:
-    """The state of one session. `FetchSessions` owns it; one request at a time uses it."""
+    """The state of one session. `FetchSessionCache` owns it; one request at a time uses it."""
 
     __slots__ = (
         "_watch",
@@ -76,12 +77,12 @@ class FetchSession:
         """The epoch of the next request."""
         self.used_s = now_s
         self.size = len(asked)
-        """How many partitions `FetchSessions` counts for it."""
+        """How many partitions `FetchSessionCache` counts for it."""
         self.viewpoint = viewpoint
         """From which the partitions were read last."""
         self.is_in_use = False
         self.is_closed = False
-        """Whether it has left `FetchSessions`. A request that still uses it frees it at its end."""
+        """Whether it has left `FetchSessionCache`. A request that still uses it frees it at its end."""
 
         self._watch: Watch | None = None
         """Set exactly while `_watch_end` is, which drops it."""
@@ -101,8 +102,15 @@ class FetchSession:
         self._watch = watch
         self._watch_end = call_later(WATCH_SECONDS, "fetch session", self.drop_watch)
 
+    def forget(self, key: TopicKey, partitions: Sequence[int]) -> None:
+        """Remove partitions of a topic, if they are there."""
+        removed = self.asked.forget(key, partitions)
+        if self._watch is not None:
+            for asked in removed:
+                self._watch.uncover(asked)
+
     def drop_watch(self) -> None:
-        """Watch no log any longer: no request has come, or the partitions are no longer the same."""
+        """Watch no log any longer: the session has ended, or no request has come for a while."""
         watch = self.take_watch()
         if watch is not None:
             watch.parked.leave()

@@ -2,12 +2,13 @@
 
 A fetch without a session watches its logs while it waits. A session keeps its watch until the next
 request, which then adds only what is new: for a consumer of a thousand partitions that is most of the
-work.
+work. It covers all partitions of the session that have a log, also those that requests have read which
+did not wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from server.durability.fetch_waiters import FetchWaiters
 from server.fetching.asked_partitions import AskedPartition
@@ -19,36 +20,43 @@ from storage.threads import loop_thread
 class Watch:
     """The logs of some partitions, each of which wakes the fetch when it changes."""
 
-    __slots__ = ("_by_log", "parked")
+    __slots__ = ("_by_log", "_logs", "parked")
 
     def __init__(self, waiters: FetchWaiters) -> None:
         self.parked = waiters.park()
         """Waits for the logs."""
+        # State: the same pairs, by the log and by the partition.
         self._by_log: dict[PartitionLog, AskedPartition] = {}
+        self._logs: dict[AskedPartition, PartitionLog] = {}
 
     def cover(self, partitions: Iterable[AskedPartition]) -> None:
-        """Watch the logs of these partitions, too. One that has changed since its read wakes the fetch.
-
-        A log stays that of the partition with which it was covered first.
-        """
-        by_log, parked = self._by_log, self.parked
+        """Watch the logs that these partitions have now. One that has changed since its read wakes the
+        fetch."""
+        logs, parked = self._logs, self.parked
         for asked in partitions:
             log = asked.log
-            if log is None:
-                continue
-            if log not in by_log:
-                by_log[log] = asked
-                parked.watch(log)
-            if asked.has_changed:
+            if logs.get(asked) is not log:
+                self.uncover(asked)
+                if log is not None:
+                    logs[asked] = log
+                    self._by_log[log] = asked
+                    parked.watch(log)
+            if log is not None and asked.has_changed:
                 parked.wake(log)
 
-    def take_changed(self) -> list[AskedPartition]:
-        """Returns the partitions whose logs have woken the fetch since the last call, each once."""
-        return [self._by_log[log] for log in self.parked.take_woken()]
+    def uncover(self, asked: AskedPartition) -> None:
+        """No longer watch the log of a partition, if it is covered."""
+        log = self._logs.pop(asked, None)
+        if log is not None:
+            del self._by_log[log]
+            self.parked.unwatch(log)
 
-    def resume(self) -> None:
-        """Wait again, in the next request of the session. What it has read already is not read again."""
-        self.parked.resume()
-        for asked in self.take_changed():
-            if asked.has_changed and asked.log is not None:
-                self.parked.wake(asked.log)
+    def take_changed(self) -> Iterator[AskedPartition]:
+        """Yields the partitions whose logs have woken the fetch since the last call, each once.
+
+        Those that are no longer covered are left out.
+        """
+        for log in self.parked.take_woken():
+            asked = self._by_log.get(log)
+            if asked is not None:
+                yield asked

@@ -80,11 +80,13 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     if names_only_the_metadata(request, context) and may_follow(context):
         return await fetch_entries(request, context)
     if request.session_id != NO_SESSION:
-        await _close_session(request.session_id, context)
-    asked, answer = AskedPartitions(), None
+        context.broker.fetch_sessions.close_by_client(
+            request.session_id, context.connection.principal
+        )
+    asked, answer, viewpoint = AskedPartitions(), None, _viewpoint(context)
     try:
         await _ask_for(asked, request, context)
-        answer = await _fetch(asked, request, context)
+        answer = await _fetch(asked, request, context, viewpoint)
         return answer
     finally:
         if answer is None or answer.session_id == NO_SESSION:
@@ -129,16 +131,16 @@ async def _continue_session(request: FetchRequest, context: RequestContext) -> F
         session.is_in_use = False
         if session.is_closed:
             await _free(session.asked, context)
+        else:
+            context.broker.fetch_sessions.note_end_of_use(session)
 
 
 async def _fetch_in_session(
     session: FetchSession, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | None:
-    sessions, asked = context.broker.fetch_sessions, session.asked
+    sessions, asked, viewpoint = context.broker.fetch_sessions, session.asked, _viewpoint(context)
     await _ask_for(asked, request, context)
-    if request.forgotten_topics_data:
-        session.drop_watch()
-        await _forget(asked, request, context)
+    await _forget(session, request, context)
     # Between two slices, another client may have taken the session's slot.
     if session.is_closed:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
@@ -146,34 +148,22 @@ async def _fetch_in_session(
         # As in Kafka, partitions that are named and forgotten at once are read, without a session.
         sessions.close(session)
         await _ask_for(asked, request, context)
-        return await _fetch(asked, request, context)
+        return await _fetch(asked, request, context, viewpoint)
     if not sessions.note_use(session):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
     session.advance()
-    return await _fetch(asked, request, context, session)
+    return await _fetch(asked, request, context, viewpoint, session)
 
 
-async def _begin_session(
-    asked: AskedPartitions, viewpoint: Viewpoint, context: RequestContext
-) -> int:
+def _begin_session(asked: AskedPartitions, viewpoint: Viewpoint, context: RequestContext) -> int:
     """Begin a session that owns these partitions, if there is room. Returns its id."""
-    session, evicted = context.broker.fetch_sessions.create(
+    session = context.broker.fetch_sessions.create(
         asked,
         principal=context.connection.principal,
         has_ids=_has_ids(context),
         viewpoint=viewpoint,
     )
-    if evicted is not None and not evicted.is_in_use:
-        await _free(evicted.asked, context)
     return NO_SESSION if session is None else session.id
-
-
-async def _close_session(session_id: int, context: RequestContext) -> None:
-    """Close the session that a full request names, if it is the client's."""
-    sessions = context.broker.fetch_sessions
-    session = sessions.close_by_client(session_id, context.connection.principal)
-    if session is not None and not session.is_in_use:
-        await _free(session.asked, context)
 
 
 def _viewpoint(context: RequestContext) -> Viewpoint:
@@ -200,15 +190,15 @@ async def _ask_for(asked: AskedPartitions, request: FetchRequest, context: Reque
             asked.add(key, topic.partitions[start : start + PARTITIONS_PER_TURN], new_topic)
 
 
-async def _forget(asked: AskedPartitions, request: FetchRequest, context: RequestContext) -> None:
-    """Remove the partitions of a session that the request forgets."""
-    pace, has_ids = context.pace, _has_ids(context)
+async def _forget(session: FetchSession, request: FetchRequest, context: RequestContext) -> None:
+    """Remove the partitions that the request forgets."""
+    pace = context.pace
     for topic in request.forgotten_topics_data:
+        key = topic.topic_id if session.has_ids else topic.topic
         for start in range(0, max(len(topic.partitions), 1), PARTITIONS_PER_TURN):
             if pace.is_over:
                 await pace.rest()
-            portion = topic.partitions[start : start + PARTITIONS_PER_TURN]
-            asked.forget(topic.topic_id if has_ids else topic.topic, portion)
+            session.forget(key, topic.partitions[start : start + PARTITIONS_PER_TURN])
 
 
 async def _look_up_again(
@@ -244,8 +234,7 @@ def _look_up(topic: AskedTopic, context: RequestContext) -> None:
 async def _free(asked: AskedPartitions, context: RequestContext) -> None:
     """Free the partitions that nobody uses any longer, in slices if there are many."""
     if len(asked) > PARTITIONS_PER_TURN:
-        for collection in asked.given_up():
-            await context.pace.empty(collection)
+        await asked.free(context.pace)
 
 
 def _has_ids(context: RequestContext) -> bool:
@@ -281,13 +270,17 @@ async def _fetch(
     asked: AskedPartitions,
     request: FetchRequest,
     context: RequestContext,
+    viewpoint: Viewpoint,
     session: FetchSession | None = None,
 ) -> FetchResponse | None:
     """Answer with what is in the partitions. `session` owns them; None: the request does.
 
     A full request may begin a session, which owns them afterwards; then the answer has its id.
+
+    Args:
+        viewpoint: the one before anything was looked up for the request.
     """
-    reads, viewpoint = PartitionReads(asked, request, context), _viewpoint(context)
+    reads = PartitionReads(asked, request, context)
     is_same_view = session is not None and session.viewpoint == viewpoint
     session_id = NO_SESSION if session is None else session.id
     try:
@@ -296,28 +289,20 @@ async def _fetch(
         await reads.read_all(skips_unchanged=is_same_view)
         if not reads.is_ready:
             await _wait(reads, request.max_wait_ms / 1000, context, session)
+        elif session is not None:
+            await _cover(reads, session)
         if context.connection.is_lost:
-            reads.release()
             return None
         if context.usage is not None and not context.usage.charge_fetch(reads.bytes):
-            reads.release()
             return FetchResponse(session_id=session_id, responses=())
-        if session is not None and reads.has_fault:
-            session.drop_watch()  # The log of a partition may be another one afterwards.
         begins = session is None and request.session_epoch == NEW_EPOCH
         responses = await _responses(reads, context, session=session, begins=begins)
         if begins:
-            session_id = await _begin_session(asked, viewpoint, context)
+            session_id = _begin_session(asked, viewpoint, context)
         elif session is not None:
             session.viewpoint = viewpoint
-        for each in reads.hand_over():
-            each.forget_read()
-            if session is not None:
-                asked.move_to_end(each)
+        reads.hand_over()
         return FetchResponse(session_id=session_id, responses=responses)
-    except BaseException:
-        reads.release()
-        raise
     finally:
         await reads.free()
 
@@ -329,15 +314,17 @@ async def _wait(
     clock, connection = context.broker.clock, context.connection
     deadline_s = clock.monotonic() + timeout_s
     kept = None if session is None else session.take_watch()
-    if kept is None:
-        watch = Watch(context.broker.fetch_waiters)
-    else:
-        watch = kept
-        watch.resume()
+    watch = Watch(context.broker.fetch_waiters) if kept is None else kept
     parked = watch.parked
-    connection.park(parked)
     try:
-        await reads.cover_with(watch, only_done=kept is not None)
+        if kept is None:
+            connection.park(parked)
+            await reads.cover_all(watch)
+        else:
+            parked.resume()
+            connection.park(parked)
+            await reads.cover_done(watch)
+            await reads.cover_changed(watch)
         while not reads.is_ready and not connection.is_ending:
             rest_s = deadline_s - clock.monotonic()
             if rest_s <= 0:
@@ -347,10 +334,25 @@ async def _wait(
             await reads.read_again(watch.take_changed())
     finally:
         connection.park(None)
-        if session is None or session.is_closed or connection.is_ending:
-            parked.leave()
-        else:
-            session.keep_watch(watch)
+        _leave(watch, session)
+
+
+async def _cover(reads: PartitionReads, session: FetchSession) -> None:
+    """Let the session's watch, if it has one, cover what a request has read that need not wait."""
+    watch = session.take_watch()
+    if watch is not None:
+        try:
+            await reads.cover_done(watch)
+        finally:
+            _leave(watch, session)
+
+
+def _leave(watch: Watch, session: FetchSession | None) -> None:
+    """Keep a watch for the next request of the session, or end it."""
+    if session is None or session.is_closed:
+        watch.parked.leave()
+    else:
+        session.keep_watch(watch)
 
 
 async def _responses(
@@ -370,6 +372,8 @@ async def _responses(
             await pace.rest()
         if session is None or asked.is_news:
             by_topic.setdefault(asked.topic, []).append(asked.data(reads.isolation))
+        if session is not None and asked.bytes:
+            session.asked.move_to_end(asked)
         if session is not None or begins:
             asked.note_answer()
         if asked.error_code not in UNKNOWN_TOPIC:

@@ -25,7 +25,7 @@ PARTITIONS_PER_TURN = 64
 class PartitionReads:
     """What was read for one fetch so far.
 
-    Holds the pins and copies of its reads until the answer has taken them over, or `release` drops them.
+    Holds the pins and copies of its reads until the answer has taken them over. `free` drops the others.
     """
 
     __slots__ = (
@@ -34,6 +34,7 @@ class PartitionReads:
         "_context",
         "_copied_bytes",
         "_holding",
+        "_is_handed_over",
         "_request",
         "_with_empty_batches",
         "bytes",
@@ -64,6 +65,7 @@ class PartitionReads:
         self.has_fault = False
         """Whether a partition had an error or diverged."""
         self._holding: dict[AskedPartition, None] = {}
+        self._is_handed_over = False
 
     @property
     def is_ready(self) -> bool:
@@ -82,22 +84,32 @@ class PartitionReads:
         Args:
             skips_unchanged: whether to leave out those of which the session's client knows everything.
         """
+        pace, is_long = self._context.pace, len(self._asked) > PARTITIONS_PER_TURN
         async for portion in self._portions(self._asked.in_order()):
             for asked in changed(portion) if skips_unchanged else portion:
+                if is_long and pace.is_over:
+                    await pace.rest()
                 await self._read(asked)
 
-    async def cover_with(self, watch: Watch, *, only_done: bool) -> None:
-        """Let a watch cover the partitions.
-
-        Args:
-            only_done: whether it covers those already that this fetch has not read.
-        """
+    async def cover_all(self, watch: Watch) -> None:
+        """Let a new watch cover the partitions, because the fetch is about to wait."""
         group_commit = self._context.broker.group_commit
-        async for portion in self._portions(self.done if only_done else self._asked.in_order()):
+        async for portion in self._portions(self._asked.in_order()):
             watch.cover(portion)
             for asked in portion:
                 if asked.log is not None:
                     group_commit.expect_reader(asked.log)
+
+    async def cover_done(self, watch: Watch) -> None:
+        """Let the watch of the session cover what was read; it covers the others already."""
+        async for portion in self._portions(self.done):
+            watch.cover(portion)
+
+    async def cover_changed(self, watch: Watch) -> None:
+        """Let the watch of the session wake the fetch for what has changed and was not read since."""
+        async for portion in self._portions(watch.take_changed()):
+            watch.cover(portion)
+        self._context.broker.group_commit.expect_readers()
 
     async def read_again(self, partitions: Iterable[AskedPartition]) -> None:
         """Read partitions whose logs have changed again."""
@@ -115,27 +127,30 @@ class PartitionReads:
             partitions[start : start + PARTITIONS_PER_TURN] for start in starts
         )
 
-    def hand_over(self) -> list[AskedPartition]:
-        """Leave the pins and copies to the answer; from now on the connection counts their bytes.
-
-        Returns the partitions with records.
-        """
+    def hand_over(self) -> None:
+        """Leave the pins and copies to the answer; from now on the connection counts their bytes."""
         self._count_copies(-self._copied_bytes)
-        holding = list(self._holding)
-        self._holding.clear()
-        return holding
-
-    def release(self) -> None:
-        """Drop the pins and copies of everything that was read."""
-        self._count_copies(-self._copied_bytes)
-        for asked in self._holding:
-            asked.release()
-        self._holding.clear()
+        self._is_handed_over = True
 
     async def free(self) -> None:
-        """Free what it has collected, in slices. The fetch cannot be used afterwards."""
+        """Drop the pins and copies that no answer has taken over, and all collections, in slices.
+
+        The fetch cannot be used afterwards.
+        """
+        self._count_copies(-self._copied_bytes)
+        pace, holding = self._context.pace, self._holding
+        is_long = len(holding) > PARTITIONS_PER_TURN
+        drop = AskedPartition.forget_read if self._is_handed_over else AskedPartition.release
+        try:
+            while holding:
+                if is_long and pace.is_over:
+                    await pace.rest()
+                drop(holding.popitem()[0])
+        finally:
+            for asked in holding:
+                drop(asked)
         if len(self.done) > PARTITIONS_PER_TURN:
-            await self._context.pace.empty(self.done)
+            await pace.empty(self.done)
 
     async def _read(self, asked: AskedPartition) -> None:
         """Read one partition: on the loop if the page cache has the data, else in a thread."""
@@ -202,8 +217,8 @@ class PartitionReads:
         if not topic.may_read:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic.id is not None:
-            current = self._context.broker.topics.get(topic.name)
-            if current is not None and current.id != topic.id:
+            log = self._context.log_of(topic.name, wanted.partition)
+            if isinstance(log, PartitionLog) and log.topic_id != topic.id:
                 # The topic was deleted meanwhile, and a new topic has its name. As in Kafka, the new
                 # topic's epochs do not matter then.
                 return ErrorCode.INCONSISTENT_TOPIC_ID

@@ -1,4 +1,4 @@
-"""Fetch sessions over a socket, where they meet rights, waiting, quotas and lost connections."""
+"""Fetch sessions over a socket, where they meet rights, waiting, other requests and lost connections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from metrics.facts import FetchSessionFacts
 from protocol.messages.fetch import FetchRequest, FetchResponse, ForgottenTopic, PartitionData
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch
+from server.handlers import fetch
+from server.http import broker_facts
+from server.net.send_queue import COPIED_BYTES_MAX
 from server.security.acls import Operation, ResourceType
 from server.security.principal import Principal
 from tests.harness.authorized_broker import (
@@ -148,16 +153,20 @@ async def test_a_lost_connection_leaves_no_pins_and_the_session_is_closed_by_a_n
 ) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders", 2)
-        await served.produce("orders", batch_of(1), 0)
+        await served.produce("orders", batch_of(1, value=bytes(COPIED_BYTES_MAX)), 0)
+        await served.produce("orders", batch_of(1), 1)
         client = await served.connect()
         session = await begun(client)
-        (segment,) = served.log("orders").segments
-        await parked(
-            served, client, next_request(session, 1, max_wait_ms=LONG_MS, min_bytes=1 << 20)
-        )
+        pinned, copied = (served.log("orders", each).segments[0] for each in (0, 1))
+        held = served.broker.answers.held_bytes
+        waiting = next_request(session, 1, max_wait_ms=LONG_MS, min_bytes=1 << 20)
+        await parked(served, client, waiting)
+        assert (pinned.files._pins, copied.files._pins) == (1, 0)
+        assert served.broker.answers.held_bytes > held
         client.abort()
         await until(lambda: served.broker.fetch_waiters.parked_count == 0)
-        await until(lambda: segment.files._pins == 0)
+        await until(lambda: pinned.files._pins == 0)
+        assert served.broker.answers.held_bytes == held
         again = await served.connect()
         answer = await called(again, fetch_request(BOTH, session_id=session, session_epoch=0))
         assert answer.session_id not in (0, session)
@@ -196,10 +205,50 @@ async def test_metrics_count_the_sessions_and_their_partitions(tmp_path: Path) -
         await served.create("orders", 2)
         client = await served.connect()
         session = await begun(client)
-        sessions = served.broker.fetch_sessions
-        assert (len(sessions), sessions.partitions_count) == (1, 2)
+        served.broker.fetch_sessions.evictions = 7
+        facts = broker_facts(served.broker).fetch_sessions
+        assert facts == FetchSessionFacts(sessions=1, partitions=2, evictions_total=7)
         await called(client, fetch_request(BOTH, session_id=session, session_epoch=-1))
-        assert (len(sessions), sessions.partitions_count) == (0, 0)
+        facts = broker_facts(served.broker).fetch_sessions
+        assert facts == FetchSessionFacts(evictions_total=7)
+
+
+async def test_a_right_that_is_taken_while_a_full_request_is_collected_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with authorizing_broker(tmp_path) as served:
+        await served.create("orders", 2)
+        read = allow(ResourceType.TOPIC, "orders", Operation.READ)
+        await set_acls(served, [read])
+        ask_for = fetch._ask_for
+
+        async def ask_and_lose(*arguments: Any) -> None:
+            await ask_for(*arguments)
+            await set_acls(served, [])
+
+        monkeypatch.setattr(fetch, "_ask_for", ask_and_lose)
+        client = await served.connect()
+        session = await begun(client)
+        monkeypatch.setattr(fetch, "_ask_for", ask_for)
+        refused = {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert codes(await called(client, next_request(session, 1))) == refused
+
+
+async def test_an_epoch_that_rises_while_a_request_waits_shows_in_the_next_answer(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", 2)
+        log, client = served.log("orders"), await served.connect()
+        epoch = {"current_leader_epoch": log.leader_epoch}
+        answer = await called(client, fetch_request(BOTH, session_epoch=0, **epoch))
+        session, first = answer.session_id, ("orders", 0, 0)
+        request = next_request(session, 1, first, max_wait_ms=200, **epoch)
+        waiting = await parked(served, client, request)
+        log.lead_above(Epoch(log.leader_epoch))
+        assert codes(await client.receive(FetchResponse, 12, waiting)) == {}
+        fenced = {0: ErrorCode.FENCED_LEADER_EPOCH}
+        assert codes(await called(client, next_request(session, 2))) == fenced
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -278,6 +327,43 @@ async def test_a_partition_that_joins_a_session_is_waited_for(tmp_path: Path) ->
     assert set(answer) == {2}
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_what_a_request_reads_that_need_not_wait_is_waited_for_by_the_next_one(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    """Partition 1 joins, or gets another log, in a request that is answered at once."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", 1)
+        topic = await served.create("users", 1)
+        client = await served.connect()
+        places = [("orders", 0, 0), ("users", 0, 0)]
+        answer = await called(client, fetch_request(places, session_epoch=0))
+        session = answer.session_id
+        waiting = await parked(served, client, next_request(session, 1, max_wait_ms=LONG_MS))
+        await served.produce("orders", batch_of(1), 0)
+        await client.receive(FetchResponse, 12, waiting)
+        await served.produce("orders", batch_of(1), 0)
+        forgotten = ForgottenTopic(topic="users", partitions=(0,))
+        if is_replaced:
+            await served.broker.topics.delete(topic)
+            await served.create("users", 1)
+            joining = next_request(session, 2, ("orders", 0, 1), max_wait_ms=LONG_MS)
+            await called(client, joining)
+            epoch = 3
+        else:
+            going = next_request(session, 2, ("orders", 0, 1), max_wait_ms=LONG_MS)
+            await called(client, replace(going, forgotten_topics_data=(forgotten,)))
+            joining = next_request(session, 3, ("users", 0, 0), max_wait_ms=LONG_MS)
+            await called(client, joining)  # The records of orders come again.
+            epoch = 4
+        request = next_request(session, epoch, ("orders", 0, 2), max_wait_ms=LONG_MS)
+        waiting = await parked(served, client, request)
+        await served.produce("users", batch_of(1), 0)
+        async with asyncio.timeout(LONG_MS / 2_000):
+            answer = await client.receive(FetchResponse, 12, waiting)
+    assert [topic.topic for topic in answer.responses] == ["users"]
+
+
 async def test_a_session_without_a_request_watches_its_logs_for_a_while_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,8 +377,8 @@ async def test_a_session_without_a_request_watches_its_logs_for_a_while_only(
         await served.produce("orders", batch_of(1), 0)
         await client.receive(FetchResponse, 12, waiting)
         assert waiters.parked_count == 0
-        assert all(waiters.is_watched(log) for log in logs)
-        await until(lambda: not any(waiters.is_watched(log) for log in logs))
+        assert all(log in waiters._by_log for log in logs)
+        await until(lambda: not any(log in waiters._by_log for log in logs))
         request = next_request(session, 2, ("orders", 0, 1), max_wait_ms=LONG_MS)
         waiting = await parked(served, client, request)
         await served.produce("orders", batch_of(1), 1)
@@ -309,7 +395,7 @@ async def test_a_watch_ends_with_what_it_was_for(tmp_path: Path, how: str) -> No
         waiting = await parked(served, client, next_request(session, 1, max_wait_ms=LONG_MS))
         await served.produce("orders", batch_of(1), 0)
         await client.receive(FetchResponse, 12, waiting)
-        assert waiters.is_watched(log)
+        assert log in waiters._by_log
         request = next_request(session, 2, ("orders", 0, 1))
         if how == "closed by its client":
             request = fetch_request(BOTH, session_id=session, session_epoch=-1)
@@ -319,4 +405,4 @@ async def test_a_watch_ends_with_what_it_was_for(tmp_path: Path, how: str) -> No
             forgotten = ForgottenTopic(topic="orders", partitions=(0,))
             request = replace(request, forgotten_topics_data=(forgotten,))
         await called(client, request)
-        assert not waiters.is_watched(log)
+        assert log not in waiters._by_log
