@@ -299,16 +299,18 @@ class GroupCommit:
             is_lost: the round failed unexpectedly; all waiters get False.
         """
         assert self._round_start_s is not None
-        if self._probe is not None:
+        if self._probe is not None and not is_lost:
             self._probe.sync_round_completed(self._loop.time() - self._round_start_s, len(round_))
         self._round_start_s = None
-        goes_on = self._sync_rounds.has_dirty
+        is_given_up = is_lost and self._idle is not None  # Each log syncs itself when it closes.
+        goes_on = self._sync_rounds.has_dirty and not is_given_up
         if goes_on:
             # After a failure that nobody expects, not at once: it would come again.
             self._schedule_round(RETRY_SECONDS if is_lost else LINGER_SECONDS)
             if (self._is_urgent or self._waiting) and not is_lost:
                 self._start_round()
-        self._check_dirty_logs_have_a_round()
+        if not is_given_up:
+            self._check_dirty_logs_have_a_round()
         for synced in round_:
             with guarded("sync round"):
                 self._advance(synced.log, synced.end_offset)

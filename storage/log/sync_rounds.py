@@ -76,18 +76,20 @@ class SyncRounds:
         """Start to sync all dirty logs. Returns False, with none started, if it takes `sync_round`."""
         dirty = [log for log in self._take_dirty() if log.offline_reason is None]
         begun: list[_Begun] = []
-        for log in dirty:
-            synced, sync = Synced(log, log.log_end_offset), log.begin_sync()
-            if sync is None:
-                break
-            begun.append(_Begun(synced, sync))
-        if begun and len(begun) == len(dirty) and self._can_begin(begun):
-            self._begun = tuple(begun)
-            return True
-        for each in begun:
-            each.sync.abandon()
-        self._dirty.extend(dirty)
-        return False
+        try:
+            for log in dirty:
+                synced, sync = Synced(log, log.log_end_offset), log.begin_sync()
+                if sync is None:
+                    break
+                begun.append(_Begun(synced, sync))
+            if begun and len(begun) == len(dirty) and self._can_begin(begun):
+                self._begun = tuple(begun)
+        finally:
+            if not self._begun:
+                for each in begun:
+                    each.sync.abandon()
+                self._dirty.extend(dirty)
+        return bool(self._begun)
 
     def _can_begin(self, begun: list[_Begun]) -> bool:
         """Start the threads. Returns False if the system has no thread or memory left."""

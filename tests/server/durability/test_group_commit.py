@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from metrics.server_probe import ServerProbe
 from server.durability import group_commit
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
@@ -624,3 +625,32 @@ async def test_stopping_finishes_the_round_under_way(timed: TimedRounds) -> None
 
     await stopping
     assert log.high_watermark == 1
+
+
+async def test_stopping_gives_up_rounds_that_cannot_start(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each log syncs itself when it closes."""
+    commit, _ = group_commit_over(timed)
+    log: Any = TimedLog()
+    monkeypatch.setattr(threading, "Thread", NoThread)
+    assert await appended_now(commit, log) is False
+    async with asyncio.timeout(30):
+        await commit.stop()
+    assert log.high_watermark == 0
+
+
+async def test_a_round_that_cannot_start_is_no_sync_in_the_metric(
+    timed: TimedRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = ServerProbe()
+    commit = GroupCommit(cast("Any", timed), FetchWaiters(), flush_on_acks_all=True, probe=probe)
+    log: Any = TimedLog()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", NoThread)
+        assert await appended_now(commit, log) is False
+    assert sum(probe.sync_seconds.counts) == 0
+    await rounds(timed, 1)
+    timed.gate.release()
+    await commit.stop()
+    assert sum(probe.sync_seconds.counts) == 1

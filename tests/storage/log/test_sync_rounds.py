@@ -15,7 +15,7 @@ import pytest
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import SyncFailed
-from storage.files.files import FileSystem
+from storage.files.files import BegunSync, FileSystem
 from storage.files.local_files import LocalFileSystem
 from storage.files.sync_threads import SyncThreads
 from storage.formats.log_config import LogConfig
@@ -283,3 +283,25 @@ def test_where_the_system_has_no_thread_left_the_worker_does_the_round(tmp_path:
     assert not rounds.begin_round()
 
     assert rounds.sync_round() == (Synced(log, Offset(1)),)
+
+
+def test_logs_whose_round_fails_to_begin_in_an_unexpected_way_stay_dirty(
+    rounds: SyncRounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = local_logs(tmp_path, 3)
+    for log in logs:
+        append(rounds, log)
+    begin_sync = PartitionLog.begin_sync
+
+    def fail_for_the_last(log: PartitionLog) -> BegunSync | None:
+        if log is logs[2]:
+            raise ValueError("a mistake of ours")
+        return begin_sync(log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "begin_sync", fail_for_the_last)
+        with pytest.raises(ValueError, match="a mistake of ours"):
+            rounds.begin_round()
+    assert rounds.has_dirty
+    assert rounds.begin_round()  # The syncs that had begun were given up.
+    assert {each.log for each in finish_round(rounds)} == set(logs)
