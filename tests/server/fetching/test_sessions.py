@@ -240,10 +240,11 @@ async def test_an_epoch_that_rises_while_a_request_waits_shows_in_the_next_answe
     async with serving_broker(tmp_path) as served:
         await served.create("orders", 2)
         log, client = served.log("orders"), await served.connect()
-        epoch = {"current_leader_epoch": log.leader_epoch}
-        answer = await called(client, fetch_request(BOTH, session_epoch=0, **epoch))
+        epoch = log.leader_epoch
+        full = fetch_request(BOTH, session_epoch=0, current_leader_epoch=epoch)
+        answer = await called(client, full)
         session, first = answer.session_id, ("orders", 0, 0)
-        request = next_request(session, 1, first, max_wait_ms=200, **epoch)
+        request = next_request(session, 1, first, max_wait_ms=200, current_leader_epoch=epoch)
         waiting = await parked(served, client, request)
         log.lead_above(Epoch(log.leader_epoch))
         assert codes(await client.receive(FetchResponse, 12, waiting)) == {}
