@@ -83,7 +83,6 @@ class FetchSession:
         self.is_in_use = False
         self.is_closed = False
         """Whether it has left `FetchSessionCache`. A request that still uses it frees it at its end."""
-
         self._watch: Watch | None = None
         """Set exactly while `_watch_end` is, which drops it."""
         self._watch_end: asyncio.TimerHandle | None = None
