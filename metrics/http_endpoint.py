@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+import aiohttp
 from aiohttp import web
 
 from metrics.collector import Scraper
@@ -149,6 +150,9 @@ class HttpEndpoint:
             return await self._answer_by_route(request)
         except (web.HTTPException, ConnectionError):
             raise
+        except (aiohttp.ClientPayloadError, web.RequestPayloadError) as error:
+            text = f"the body cannot be read: {error}"
+            return web.json_response({"error": text}, status=400)
         except Exception:  # noqa: BLE001 - the one place that answers for them all
             _log.exception("%s %s failed", request.method, request.path)
             return web.json_response({"error": "the broker failed; its log says why"}, status=500)

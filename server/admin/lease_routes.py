@@ -148,8 +148,6 @@ async def _body(request: web.Request) -> bytes:
             return await _all_of(request.content)
     except TimeoutError:
         raise CompactionRefused(408, f"a result must arrive within {RESULT_SECONDS:g} s") from None
-    except (aiohttp.ClientPayloadError, web.RequestPayloadError) as error:
-        raise CompactionRefused(400, f"the body cannot be read: {error}") from error
 
 
 async def _all_of(content: aiohttp.StreamReader) -> bytes:

@@ -217,6 +217,28 @@ async def test_inputs_that_once_made_the_broker_fail_are_refused(
     assert await statuses(broker, Sent(method, target, headers).encoded()) == [status]
 
 
+@pytest.mark.parametrize("encoding", [b"deflate", b"gzip"])
+async def test_no_route_fails_by_a_body_that_cannot_be_inflated(
+    broker: SteeredBroker, tmp_path: Path, encoding: bytes
+) -> None:
+    body = bytes(5)
+    headers = [
+        (b"Host", b"127.0.0.1"),
+        (b"Authorization", b"Bearer " + token(tmp_path)),
+        (b"Content-Encoding", encoding),
+        (b"Content-Length", b"%d" % len(body)),
+    ]
+    for method, path in await routes(broker):
+        target = re.sub(r"{(\w+)}", r"\1", path.replace("{partition}", "0")).encode()
+        answered = await statuses(broker, Sent(method.encode(), target, headers, body).encoded())
+        assert all(status < 500 for status in answered), (method, path)
+        if (method, path) in WITH_BODIES:
+            assert answered == [400], (method, path)
+
+
+WITH_BODIES = {("PUT", "/v1/links/{link}"), ("PATCH", "/v1/links/{link}")}
+
+
 async def test_every_route_is_behind_the_host_guard(broker: SteeredBroker) -> None:
     foreign = [(b"Host", b"evil.example:9644"), (b"Content-Length", b"0")]
     table = [*await routes(broker), ("GET", "/nothing")]
