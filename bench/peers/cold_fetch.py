@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.base.disk import drop_from_cache
 from bench.base.figure import Figure
 from bench.clients.throughput import topic_on
 from bench.peers.comparison import Comparison, Peer
@@ -30,13 +30,8 @@ def cold_fetched_figure(servers: Comparison, *, bytes_max: int) -> Figure:
 
 
 def leave_page_cache(data: Path, topic: str) -> None:
-    """Write the segments of a topic to the disk, and drop them from the page cache."""
-    segments = [path for path in data.rglob("*.log") if topic in str(path)]
-    assert segments, f"{data} has no segment of {topic}"
-    for path in segments:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+    """Write the logs of a topic to the disk, and drop them from the page cache."""
+    logs = {path.parent for path in data.rglob("*.log") if topic in str(path)}
+    assert logs, f"{data} has no log of {topic}"
+    for log in logs:
+        drop_from_cache(log)

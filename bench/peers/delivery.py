@@ -1,4 +1,4 @@
-"""The way of a record to a waiting consumer at a given rate, whatever the answers are like.
+"""The way of a record to a waiting consumer, at a rate that does not depend on the answers.
 
 A producer sends so many records a second, with acks=1, by the clock: if the broker is late, the records
 that wait count too (no coordinated omission). A consumer in a process of its own notes when each

@@ -170,7 +170,7 @@ def _read_to_end(descriptor: int) -> bytes:
 def _open_directory(path: str) -> Iterator[int]:
     """Open a directory for the body, which raises OSError like the opening does.
 
-    Raises MissingFile if there is none: whatever the body would do has not failed.
+    Raises MissingFile if there is none, because nothing that the body does has failed then.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -216,13 +216,17 @@ class PartitionReads:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not topic.may_read:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if topic.id is not None:
-            log = self._context.log_of(topic.name, wanted.partition)
-            if isinstance(log, PartitionLog) and log.topic_id != topic.id:
-                # The topic was deleted meanwhile, and a new topic has its name. As in Kafka, the new
-                # topic's epochs do not matter then.
-                return ErrorCode.INCONSISTENT_TOPIC_ID
-        return self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        if topic.id is None:
+            return log
+        # The topic may have been deleted meanwhile, and another one may have its name. As in Kafka, the
+        # other one's epochs do not matter then.
+        found = log
+        if isinstance(log, ErrorCode):
+            found = self._context.log_of(topic.name, wanted.partition)
+        if isinstance(found, PartitionLog) and found.topic_id != topic.id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return log
 
     def _count_copies(self, change: int) -> None:
         """Change how many copied bytes this fetch counts in the memory for answers."""
