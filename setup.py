@@ -20,6 +20,7 @@ MODULES = (
     "protocol.records.plain_produce",
     "protocol.records.record_columns",
     "protocol.records.record_walk",
+    "server.net.send_thread",
     "storage.files.sync_threads",
     "cleaner.kernel.kernel",
     "cleaner.kernel.verify_output",

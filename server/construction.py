@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cleaner.pacing.throttle import Throttle
@@ -13,6 +14,7 @@ from server.coordination.transactions.coordinator import TransactionCoordinator,
 from server.dispatch import Dispatcher
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
+from server.net.answer_sender import AnswerSender
 from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.shared import Shared
 from server.security.sasl.logins import Logins
@@ -137,6 +139,7 @@ def listeners_of(broker: Broker) -> Listeners:
         limits=broker.listening.limits,
         memory=broker.requests,
         answers=broker.answers,
+        sender=AnswerSender(broker.turns, loop=asyncio.get_running_loop()),
         turns=broker.turns,
         cold_reads=broker.cold_reads,
         probe=broker.probe,

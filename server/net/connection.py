@@ -153,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
                 self,
                 self._frames,
                 replies,
+                self._shared.sender,
                 self._shared.turns,
                 loop=self._loop,
             )
@@ -180,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             bytes_max=self._shared.outbox_bytes_max,
             on_sent=self._on_sent,
             on_error=self._on_send_error,
+            sender=self._shared.sender,
         )
 
     def _wait_for_turn(self, rates: ConnectionRates) -> None:

@@ -174,6 +174,7 @@ class Listeners:
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()
+        self._shared.sender.close()
 
     async def _wait_for_tls(self) -> None:
         """Wait until the transports of connections with TLS are empty; servers await only others."""

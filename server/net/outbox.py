@@ -15,11 +15,14 @@ A region pins a segment; it is released as soon as its last byte is sent or the 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from cleaner.rules.text import count_text
+from server.net.answer_sender import AnswerSender
 from server.net.limits import AnswerMemory
 from server.net.send_queue import Part, RegionToSend, SendQueue
 from server.runtime.tasks import call_later
@@ -43,10 +46,13 @@ class Outbox(SendQueue):
     """The send queue of a connection without TLS."""
 
     __slots__ = (
+        "_counted_bytes",
         "_duplicate",
         "_is_watched",
         "_retry",
+        "_sender",
         "_socket",
+        "_ticket",
     )
 
     def __init__(
@@ -58,6 +64,7 @@ class Outbox(SendQueue):
         bytes_max: int,
         on_sent: Callable[[int], None],
         on_error: Callable[[Exception], None],
+        sender: AnswerSender,
     ) -> None:
         """Create an outbox that sends on the socket of `transport`, which still owns the socket."""
         super().__init__(
@@ -71,24 +78,66 @@ class Outbox(SendQueue):
         # Constant after construction
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._socket.setblocking(False)
+        self._sender = sender
         # State: while the queue is not empty, the loop watches the duplicate for writability, or, if
-        # no descriptor is left for a duplicate, a timer retries.
+        # no descriptor is left for a duplicate, a timer retries. While the send thread has an answer,
+        # the queue is empty.
         self._is_watched = False
         self._duplicate: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._ticket: int | None = None
+        # How many bytes of the queue were reported to `on_sent` before the send thread returned them.
+        self._counted_bytes = 0
 
-    def write(self, parts: Sequence[Part]) -> None:
+    def write(self, parts: Sequence[Part], *, is_late: bool = False) -> None:
+        if self._ticket is not None:
+            self._settle()
         if len(parts) == 1 and not self._queue and not self._is_closed:
             only = parts[0]
             if isinstance(only, (bytes, bytearray)) and not self._transport.is_closing():
-                self._send_at_once(only)
+                self._send_alone(only, is_late=is_late)
                 return
         super().write(parts)
 
-    def _send_at_once(self, answer: bytes | bytearray) -> None:
+    async def drained(self) -> None:
+        if self._ticket is not None:
+            self._settle()
+            self._send_if_ready()
+        await super().drained()
+
+    def not_sent(self, rest: bytes, error: int) -> None:
+        """Send the rest of an answer that the send thread could not send whole."""
+        self._ticket = None
+        if self._is_closed:
+            return
+        if error in (0, errno.EAGAIN, errno.EINTR):
+            self._take_back(rest)
+            self._send_if_ready()
+        else:
+            self._fail(OSError(error, os.strerror(error)))
+
+    def _settle(self) -> None:
+        """Know the result of the answer that the send thread has, or take it back."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._take_back(self._sender.withdraw(ticket))
+
+    def _take_back(self, rest: bytes) -> None:
+        """Put what the send thread has not sent into the queue, which is empty."""
+        if rest:
+            self._memory.hold(len(rest))
+            self._counted_bytes += len(rest)
+            self._put(memoryview(rest), len(rest))
+
+    def _send_alone(self, answer: bytes | bytearray, *, is_late: bool) -> None:
         """Send the only part of an answer without the queue, which is empty. The queue gets what the
         kernel does not take."""
         size = len(answer)
+        self._ticket = self._sender.hand_over(self, self._socket.fileno(), answer, is_late=is_late)
+        if self._ticket is not None:
+            self._memory.give_back(size)
+            self._on_sent(size)
+            return
         try:
             sent = self._socket.send(answer)
         except (BlockingIOError, InterruptedError):
@@ -109,9 +158,21 @@ class Outbox(SendQueue):
             self._send()
 
     def _stop_sending(self) -> int:
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._send_last(self._sender.withdraw(ticket))
         self._watch(wanted=False)
         self._socket.detach()
         return 0
+
+    def _send_last(self, answer: bytes) -> None:
+        """Send an answer that was handed over when the connection ends, if the peer can take it.
+
+        Even in `connection_lost` the descriptor is still this connection's: the transport closes it
+        afterwards.
+        """
+        with suppress(OSError):
+            self._socket.send(answer)
 
     def _send(self) -> None:
         """Send until the kernel takes no more, the queue is empty, or the turn is over."""
@@ -132,7 +193,7 @@ class Outbox(SendQueue):
         except (OSError, StorageError) as error:
             failure = error
         if before > self.pending_bytes:
-            self._on_sent(before - self.pending_bytes)
+            self._count_sent(before - self.pending_bytes)
         if failure is not None:
             self._fail(failure)
             # The exception's traceback refers to this frame: break the cycle.
@@ -141,6 +202,11 @@ class Outbox(SendQueue):
         self._watch(wanted=bool(self._queue))
         self._check_pending_bytes_are_queued()
         self._wake_waiters()
+
+    def _count_sent(self, size: int) -> None:
+        counted = min(size, self._counted_bytes)
+        self._counted_bytes -= counted
+        self._on_sent(size - counted)
 
     def _send_buffers(self) -> None:
         """Send the buffers at the head of the queue in one call."""

@@ -86,7 +86,7 @@ class Replies:
 
     def send_ready(self) -> None:
         """Send the replies at the head of the queue that are ready."""
-        self._is_sending_soon = False
+        is_late, self._is_sending_soon = self._is_sending_soon, False
         parts: list[Part] = []
         count = request_bytes = 0
         while self._answers and self._answers[0].is_ready:
@@ -95,7 +95,7 @@ class Replies:
             count += 1
             request_bytes += first.request_bytes
         if parts:
-            self._outbox.write(parts)
+            self._outbox.write(parts, is_late=is_late)
         self._on_sent(count, request_bytes)
 
     def close(self) -> None:

@@ -112,10 +112,14 @@ class SendQueue:
         self._room_waiter: asyncio.Future[None] | None = None
         self._drain_waiter: asyncio.Future[None] | None = None
 
-    def write(self, parts: Sequence[Part]) -> None:
+    def write(self, parts: Sequence[Part], *, is_late: bool = False) -> None:
         """Send the parts after all earlier ones. The queue takes over the pins of regions.
 
         Buffers are not copied and must not change until they are sent.
+
+        Args:
+            is_late: they are sent after the requests of this turn of the loop, for example because
+                they waited for the disk.
         """
         for part in parts:
             if isinstance(part, (bytes, bytearray, memoryview)):

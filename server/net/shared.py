@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metrics.server_probe import ServerProbe
 from protocol.wire.frame import RECEIVE_BYTES
+from server.net.answer_sender import AnswerSender
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.send_queue import Part
 from server.net.sparing_log import SparingLog
@@ -64,6 +65,7 @@ class Shared:
     limits: ConnectionLimits
     memory: RequestMemory
     answers: AnswerMemory
+    sender: AnswerSender
     turns: Turns
     cold_reads: ColdReads
     probe: ServerProbe

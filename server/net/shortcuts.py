@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.wire.frame import FrameBuffer
+from server.net.answer_sender import AnswerSender
 from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part
 from server.net.shared import Shortcut
@@ -21,6 +22,11 @@ from storage.threads import loop_thread
 
 if TYPE_CHECKING:
     from server.net.connection import Connection
+
+ROUND_TOGETHER_MIN = 32
+"""How many answers a turn of the loop must have so that one sync for all its requests is better than
+one that starts with its first request. It saves a quarter of the processor time with 64 connections;
+with 16, the disk would be idle too long."""
 
 
 @loop_thread
@@ -35,6 +41,7 @@ class Shortcuts:
         "_loop",
         "_pace",
         "_replies",
+        "_sender",
         "_shortcut",
         "_turn",
         "_turns",
@@ -48,6 +55,7 @@ class Shortcuts:
         connection: Connection,
         frames: FrameBuffer,
         replies: Replies,
+        sender: AnswerSender,
         turns: Turns,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -57,6 +65,7 @@ class Shortcuts:
         self._connection = connection
         self._frames = frames
         self._replies = replies
+        self._sender = sender
         self._turns = turns
         self._loop = loop
         # State
@@ -100,7 +109,8 @@ class Shortcuts:
         return frame
 
     def send(self) -> bool:
-        """Send the answers to what was taken, and start the sync that others wait for.
+        """Send the answers to what was taken, and start the sync that others wait for. In a busy turn
+        of the loop it starts at the end of the turn, for all requests of the turn.
 
         Returns whether anything was taken; the connection then has counted its memory.
         """
@@ -109,7 +119,8 @@ class Shortcuts:
         self._has_taken = False
         if self._waits_for_round:
             self._waits_for_round = False
-            self._shortcut.start_round()
+            if self._sender.answers_before < ROUND_TOGETHER_MIN:
+                self._shortcut.start_round()
         self._replies.send_ready()
         return True
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from metrics.server_probe import ServerProbe
 from server.config.listeners.addresses import Address, Listener
+from server.net.answer_sender import AnswerSender
 from server.net.connection import Connection
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.listener import Listeners, SocketOptions
@@ -69,6 +70,7 @@ async def serving(
     shortcut: Shortcut[Any] | None = None,
 ) -> AsyncIterator[Server]:
     probe = ServerProbe()
+    turns = Turns()
     shared = Shared(
         warnings=SparingLog(logging.getLogger("server.clients"), SystemClock()),
         dispatch=handle,  # type: ignore[arg-type]
@@ -77,7 +79,8 @@ async def serving(
         ),
         memory=RequestMemory(bytes_max=request_bytes_max),
         answers=AnswerMemory(bytes_max=answer_bytes_max),
-        turns=Turns(),
+        sender=AnswerSender(turns, loop=asyncio.get_running_loop()),
+        turns=turns,
         cold_reads=ColdReads(probe),
         probe=probe,
         connections=set(),

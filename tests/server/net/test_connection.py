@@ -98,18 +98,18 @@ async def test_replies_that_become_ready_at_the_same_time_leave_in_one_send(
 def counted_sends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Returns a list to which each send adds the bytes that it is to send."""
     sends: list[int] = []
-    send_buffers, send_at_once = Outbox._send_buffers, Outbox._send_at_once
+    send_buffers, send_alone = Outbox._send_buffers, Outbox._send_alone
 
     def count(outbox: Outbox) -> None:
         sends.append(outbox.pending_bytes)
         send_buffers(outbox)
 
-    def count_at_once(outbox: Outbox, answer: bytes | bytearray) -> None:
+    def count_alone(outbox: Outbox, answer: bytes | bytearray, *, is_late: bool) -> None:
         sends.append(len(answer))
-        send_at_once(outbox, answer)
+        send_alone(outbox, answer, is_late=is_late)
 
     monkeypatch.setattr(Outbox, "_send_buffers", count)
-    monkeypatch.setattr(Outbox, "_send_at_once", count_at_once)
+    monkeypatch.setattr(Outbox, "_send_alone", count_alone)
     return sends
 
 

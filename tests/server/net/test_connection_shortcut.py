@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from server.net.connection import Connection
 from server.net.limits import RequestMemory
 from server.net.send_queue import Part
 from server.net.shared import Reply
+from server.net.shortcuts import ROUND_TOGETHER_MIN
 from server.runtime import turns
 from tests.harness.connection_server import echo, framed, serving, until
 
@@ -60,6 +62,32 @@ async def test_answers_leave_in_the_order_of_their_requests() -> None:
         assert [await client.receive_frame() for _ in sent[1:]] == sent[1:]
     assert steered.taken == sent[:3], "the last one is behind one that is queued"
     assert steered.rounds == 1
+
+
+async def test_many_connections_get_their_own_answers_in_order() -> None:
+    """The send thread sends them: turns of the loop have many answers."""
+    steered = Steered()
+    async with serving(echo, shortcut=steered) as server:
+        clients = [await server.connect() for _ in range(40)]
+        for turn in range(25):
+            sent = [b"!now %d of client %d" % (turn, number) for number in range(len(clients))]
+            for client, request in zip(clients, sent, strict=True):
+                client.send_bytes(framed(request))
+            assert [await client.receive_frame() for client in clients] == sent
+        assert any(each.name == "send" for each in threading.enumerate())
+
+
+async def test_in_a_busy_turn_the_sync_waits_for_the_end_of_the_turn() -> None:
+    steered = Steered()
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        for answers_before, rounds in ((ROUND_TOGETHER_MIN, 0), (ROUND_TOGETHER_MIN - 1, 1)):
+            server.shared.sender.answers_before = answers_before
+            client.send_bytes(framed(b"!wait"))
+            await until(lambda: len(steered.waiting) == 1)
+            assert steered.rounds == rounds
+            steered.end_round()
+            assert await client.receive_frame() == b"!wait"
 
 
 async def test_a_request_does_not_overtake_one_that_runs() -> None:

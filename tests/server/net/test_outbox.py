@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from server.net.answer_sender import AnswerSender
 from server.net.limits import AnswerMemory
 from server.net.outbox import Outbox
 from server.net.send_queue import Part, buffered_size
+from server.runtime.turns import Turns
 
 PATIENCE_SECONDS = 300.0
 
@@ -58,9 +60,12 @@ class Peer:
         return bytes(received)
 
 
-@pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
+@pytest.fixture(params=["loop", "thread"])
+async def peer(request: pytest.FixtureRequest) -> AsyncIterator[Peer]:
+    """Its small answers are sent by the loop, or by the send thread."""
     loop = asyncio.get_running_loop()
+    together_min = 0 if request.param == "thread" else 100
+    sender = AnswerSender(Turns(), loop=loop, together_min=together_min)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         theirs = socket.create_connection(listening.getsockname())
         ours, _ = listening.accept()
@@ -77,12 +82,14 @@ async def peer() -> AsyncIterator[Peer]:
         bytes_max=1000,
         on_sent=sent.append,
         on_error=errors.append,
+        sender=sender,
     )
     yield Peer(theirs, transport, outbox, memory, sent, errors)
     outbox.close()
     transport.abort()
     theirs.close()
     await asyncio.sleep(0)
+    sender.close()
 
 
 @pytest.fixture
@@ -158,7 +165,7 @@ async def test_a_small_answer_to_a_peer_that_is_gone_holds_nothing(peer: Peer) -
     peer.write([b"after it"])
 
     assert [type(error) for error in peer.errors] == [ConnectionResetError]
-    assert (peer.memory.held_bytes, peer.outbox.pending_bytes, peer.sent) == (0, 0, [])
+    assert (peer.memory.held_bytes, peer.outbox.pending_bytes) == (0, 0)
 
 
 async def test_nothing_is_sent_once_the_transport_closes(peer: Peer) -> None:

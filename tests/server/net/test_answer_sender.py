@@ -1,0 +1,180 @@
+"""Which thread sends an answer: that depends on how many answers the previous turn of the loop had."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from unittest import mock
+
+import pytest
+
+from server.net.answer_sender import TOGETHER_MIN, AnswerSender
+from server.runtime.turns import Turns
+
+BUSY = 20
+
+
+@dataclass(eq=False)
+class Thread:
+    """A send thread that remembers what it was given, and how much of it when it was woken."""
+
+    event: int = field(default_factory=lambda: os.eventfd(0))
+    put_count: int = 0
+    woken_at: list[int] = field(default_factory=list)
+    is_full: bool = False
+    is_closed: bool = False
+    results: list[tuple[Owner, bytes, int]] = field(default_factory=list)
+
+    def put(self, owner: Owner, descriptor: int, answer: bytes) -> int | None:
+        del owner, descriptor, answer
+        if self.is_full:
+            return None
+        self.put_count += 1
+        return self.put_count
+
+    def wake(self) -> None:
+        self.woken_at.append(self.put_count)
+
+    def withdraw(self, ticket: int) -> bytes:
+        return b"answer %d" % ticket
+
+    def unsent(self) -> list[tuple[Owner, bytes, int]]:
+        results, self.results = self.results, []
+        return results
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass(eq=False)
+class Owner:
+    returned: list[tuple[bytes, int]] = field(default_factory=list)
+
+    def not_sent(self, rest: bytes, error: int) -> None:
+        self.returned.append((rest, error))
+
+
+@pytest.fixture
+async def thread() -> AsyncIterator[Thread]:
+    thread = Thread()
+    with mock.patch("server.net.answer_sender.SendThread", return_value=thread):
+        yield thread
+    os.close(thread.event)
+
+
+@pytest.fixture
+async def sender(thread: Thread) -> AnswerSender:
+    del thread
+    return AnswerSender(Turns(), loop=asyncio.get_running_loop())
+
+
+async def turn(sender: AnswerSender, answers: int, *, is_late: bool = False) -> list[int | None]:
+    """Let the sender decide about the answers of one turn. Returns their tickets."""
+    tickets = [sender.hand_over(Owner(), 7, b"answer", is_late=is_late) for _ in range(answers)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return tickets
+
+
+async def test_the_loop_sends_while_turns_have_few_answers(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    for _ in range(20):
+        assert await turn(sender, TOGETHER_MIN - 1) == [None] * (TOGETHER_MIN - 1)
+    assert thread.put_count == 0
+
+
+async def test_the_thread_sends_when_the_previous_turn_had_many_answers(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    assert await turn(sender, BUSY) == [None] * BUSY
+    assert None not in await turn(sender, BUSY)
+    assert None not in await turn(sender, 1)
+    assert await turn(sender, 1) == [None]
+    assert thread.put_count == BUSY + 1
+
+
+async def test_the_thread_wakes_after_half_as_many_answers_and_at_the_end_of_the_turn(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    await turn(sender, BUSY)
+
+    await turn(sender, BUSY + 7)
+
+    half = BUSY // 2
+    assert thread.woken_at == [half, 2 * half, BUSY + 7]
+
+
+async def test_late_answers_are_sent_by_the_loop(sender: AnswerSender, thread: Thread) -> None:
+    await turn(sender, BUSY)
+    assert await turn(sender, BUSY, is_late=True) == [None] * BUSY
+    assert None not in await turn(sender, BUSY), "late answers count as answers of their turn"
+    assert thread.put_count == BUSY
+
+
+async def test_the_loop_sends_what_the_thread_has_no_room_for(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    await turn(sender, BUSY)
+    thread.is_full = True
+    assert await turn(sender, BUSY) == [None] * BUSY
+
+
+async def test_the_outbox_gets_back_what_was_not_sent_by_the_next_turn(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    await turn(sender, BUSY)
+    await turn(sender, 1)
+    owner = Owner()
+    thread.results.append((owner, b"rest", 0))
+
+    await turn(sender, 1)
+
+    assert owner.returned == [(b"rest", 0)]
+
+
+async def test_withdrawing_returns_what_others_could_not_send_too(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    await turn(sender, BUSY)
+    (ticket,) = await turn(sender, 1)
+    owner = Owner()
+    thread.results.append((owner, b"rest", 32))
+
+    assert ticket is not None
+    assert sender.withdraw(ticket) == b"answer 1"
+
+    assert owner.returned == [(b"rest", 32)]
+
+
+async def test_a_closed_sender_leaves_the_answers_to_the_loop(
+    sender: AnswerSender, thread: Thread
+) -> None:
+    await turn(sender, BUSY)
+    (ticket,) = await turn(sender, 1)
+
+    sender.close()
+    sender.close()
+
+    assert thread.is_closed
+    assert ticket is not None
+    assert sender.withdraw(ticket) == b"", "the thread sent everything before it stopped"
+    for _ in range(3):
+        assert await turn(sender, BUSY) == [None] * BUSY
+
+
+async def test_without_a_thread_the_loop_sends_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sender = AnswerSender(Turns(), loop=asyncio.get_running_loop())
+    full = mock.Mock(side_effect=OSError(24, "Too many open files"))
+    with mock.patch("server.net.answer_sender.SendThread", full), caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert await turn(sender, BUSY) == [None] * BUSY
+
+    assert caplog.messages == [
+        "the event loop sends all answers, which is slower: [Errno 24] Too many open files"
+    ]
