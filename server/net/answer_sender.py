@@ -22,6 +22,7 @@ import os
 from typing import TYPE_CHECKING
 
 from server.net.send_thread import SendThread
+from server.runtime.tasks import call_soon
 from server.runtime.turns import Turns
 from storage.threads import loop_thread
 
@@ -87,7 +88,7 @@ class AnswerSender:
                 self._wake()
             elif not self._is_waking:
                 self._is_waking = True
-                self._loop.call_soon(self._wake_at_end)
+                call_soon("waking the send thread", self._wake_at_end)
         return ticket
 
     def withdraw(self, ticket: int) -> bytes:
