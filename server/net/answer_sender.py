@@ -1,9 +1,9 @@
 """Decides which thread sends a small answer: the loop's, at once, or the send thread.
 
-Half of a small request's time is the system call that sends its answer. The send thread makes it while
-the loop runs the next request, but to wake the thread takes as long as to send one answer. So it pays
-only while many connections get answers in the same turn of the loop; the previous turn tells whether
-they do.
+A third of a small request's time is the system call that sends its answer. The send thread makes it
+while the loop runs the next request, but to wake the thread takes as long as to send one answer. So it
+pays only while many connections get answers in the same turn of the loop; the previous turn tells
+whether they do.
 
     few answers in the previous turn     the loop sends
     a late answer                        the loop sends: it has nothing else to do in this turn
@@ -22,7 +22,7 @@ import os
 from typing import TYPE_CHECKING
 
 from server.net.send_thread import SendThread
-from server.runtime.tasks import call_soon
+from server.runtime.tasks import call_soon, guarded
 from server.runtime.turns import Turns
 from storage.threads import loop_thread
 
@@ -44,8 +44,8 @@ class AnswerSender:
     """The send thread of a broker, and how many answers each turn of the loop has."""
 
     __slots__ = (
-        "_answers", "_asleep", "_is_closed", "_is_waking", "_loop", "_thread", "_together_min", "_turn",
-        "_turns", "answers_before",
+        "_answers", "_is_closed", "_loop", "_put_since_wake", "_thread", "_together_min", "_turn",
+        "_turns", "_wakes_at_end", "answers_before",
     )  # fmt: skip
 
     def __init__(
@@ -56,16 +56,16 @@ class AnswerSender:
         self._turns = turns
         self._loop = loop
         self._together_min = together_min
-        # State: the thread starts when it is first worth it. _asleep answers were put since it was
-        # last woken; if there are any, it will be woken at the end of the turn.
+        # State: the thread starts when it is first worth it. If answers were put since it was last
+        # woken, it wakes at the end of the turn.
         self._thread: SendThread | None = None
         self._is_closed = False
-        self._asleep = 0
-        self._is_waking = False
+        self._put_since_wake = 0
+        self._wakes_at_end = False
         self._turn = -1
         self._answers = 0
         self.answers_before = 0
-        """How many small answers the last turn had before this one."""
+        """How many answers the last turn with answers had, before this one. It may be long ago."""
 
     def hand_over(
         self, outbox: Sending, descriptor: int, answer: bytes | bytearray, *, is_late: bool
@@ -75,27 +75,24 @@ class AnswerSender:
         Returns a ticket, which the caller withdraws before it sends anything else on the socket and
         before the socket is closed; or None: the caller sends.
         """
+        # Nearly every answer passes here, so this is written without further calls.
         turn = self._turns.number(self._loop)
-        if turn != self._turn:
-            self._begin_turn(turn)
-        self._answers += 1
-        if self.answers_before < self._together_min or is_late or self._thread is None:
+        if turn == self._turn:
+            self._answers += 1
+        else:
+            self._turn = turn
+            self.answers_before, self._answers = self._answers, 1
+            if self._thread is not None:
+                self._return_unsent()
+        if self.answers_before < self._together_min or is_late or self._is_closed:
             return None
-        ticket = self._thread.put(outbox, descriptor, answer)
-        if ticket is not None:
-            self._asleep += 1
-            if self._asleep >= max(self._together_min, self.answers_before // 2):
-                self._wake()
-            elif not self._is_waking:
-                self._is_waking = True
-                call_soon("waking the send thread", self._wake_at_end)
-        return ticket
+        return self._put(outbox, descriptor, answer)
 
     def withdraw(self, ticket: int) -> bytes:
         """Take an answer back. Returns it, if the thread has not begun to send it. If it has, the
         outbox has got back what the kernel did not take."""
         if self._thread is None:
-            return b""  # It sent everything before it stopped.
+            return b""  # `close` has sent it, or returned what the kernel did not take.
         answer = self._thread.withdraw(ticket)
         self._return_unsent()
         return answer
@@ -106,32 +103,41 @@ class AnswerSender:
         if self._thread is not None:
             self._loop.remove_reader(self._thread.event)
             self._thread.close()
+            self._return_unsent()
             self._thread = None
 
-    def _begin_turn(self, turn: int) -> None:
-        self._turn = turn
-        self.answers_before, self._answers = self._answers, 0
-        if self._thread is not None:
-            self._return_unsent()
-        elif self.answers_before >= self._together_min and not self._is_closed:
-            self._start()
+    def _put(self, outbox: Sending, descriptor: int, answer: bytes | bytearray) -> int | None:
+        if self._thread is None:
+            self._thread = self._started()
+            if self._thread is None:
+                return None
+        ticket = self._thread.put(outbox, descriptor, answer)
+        if ticket is not None:
+            self._put_since_wake += 1
+            if self._put_since_wake >= max(self._together_min, self.answers_before // 2):
+                self._wake()
+            elif not self._wakes_at_end:
+                self._wakes_at_end = True
+                call_soon("waking the send thread", self._wake_at_end)
+        return ticket
 
-    def _start(self) -> None:
+    def _started(self) -> SendThread | None:
         try:
-            self._thread = SendThread(SLOTS)
-        except (OSError, RuntimeError) as error:
+            thread = SendThread(SLOTS)
+        except (OSError, RuntimeError, MemoryError) as error:
             self._is_closed = True
             _log.warning("the event loop sends all answers, which is slower: %s", error)
-            return
-        self._loop.add_reader(self._thread.event, self._on_event)
+            return None
+        self._loop.add_reader(thread.event, self._on_event)
+        return thread
 
     def _wake(self) -> None:
-        self._asleep = 0
+        self._put_since_wake = 0
         if self._thread is not None:
             self._thread.wake()
 
     def _wake_at_end(self) -> None:
-        self._is_waking = False
+        self._wakes_at_end = False
         self._wake()
 
     def _on_event(self) -> None:
@@ -143,4 +149,5 @@ class AnswerSender:
         """Give the outboxes what the kernel did not take of their answers."""
         if self._thread is not None:
             for outbox, rest, error in self._thread.unsent():
-                outbox.not_sent(rest, error)
+                with guarded("an answer that was not sent"):
+                    outbox.not_sent(rest, error)

@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the listener and by handlers.
 
     def close(self, reason: str) -> None:
-        """Close now, and drop unsent output."""
+        """Close now, and drop unsent output, except for an answer that the send thread has."""
         if not self.is_lost:
             _log.info("%s: closed, %s", self, reason)
             self._abort()

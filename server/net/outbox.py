@@ -1,13 +1,18 @@
 """The send queue of one connection: sends buffers and file regions in order.
 
     parts:  | buffer | buffer | region of a segment file | buffer | ...
-            `----- sendmsg ----'`------- sendfile -------'    a buffer alone: send, without the queue
+            `----- sendmsg ----'`------- sendfile -------'    a buffer alone: send, or the send thread
 
 The transport only reads. The outbox sends on its socket directly, because uvloop has no
 `loop.sendfile`, and because two writers on one stream could not keep the order. The loop refuses to
 watch a transport's own descriptor for writability, so the outbox duplicates it, but only while output
-waits for the peer: an idle connection has one descriptor. A closing transport closes its descriptor,
-and the system may give the number to another connection, so the outbox no longer sends on it.
+waits for the peer: an idle connection has one descriptor. A transport that is lost closes its
+descriptor, and the system may give the number to another connection, so nothing is sent on it
+afterwards.
+
+While many connections get small answers, the send thread sends them (answer_sender.py), at most one of
+each connection at a time. The outbox takes it back, or knows its result, before it sends anything else
+and before it is closed.
 
 A region pins a segment; it is released as soon as its last byte is sent or the outbox is closed.
 """
@@ -47,6 +52,7 @@ class Outbox(SendQueue):
 
     __slots__ = (
         "_counted_bytes",
+        "_descriptor",
         "_duplicate",
         "_is_watched",
         "_retry",
@@ -78,6 +84,7 @@ class Outbox(SendQueue):
         # Constant after construction
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._socket.setblocking(False)
+        self._descriptor = self._socket.fileno()
         self._sender = sender
         # State: while the queue is not empty, the loop watches the duplicate for writability, or, if
         # no descriptor is left for a duplicate, a timer retries. While the send thread has an answer,
@@ -119,8 +126,14 @@ class Outbox(SendQueue):
     def _settle(self) -> None:
         """Know the result of the answer that the send thread has, or take it back."""
         ticket, self._ticket = self._ticket, None
-        if ticket is not None:
-            self._take_back(self._sender.withdraw(ticket))
+        if ticket is None:
+            return
+        answer = self._sender.withdraw(ticket)
+        if self._transport.is_closing():
+            # The queue is no longer sent, but this answer was due before the connection ended.
+            self._send_last(answer)
+        else:
+            self._take_back(answer)
 
     def _take_back(self, rest: bytes) -> None:
         """Put what the send thread has not sent into the queue, which is empty."""
@@ -130,10 +143,10 @@ class Outbox(SendQueue):
             self._put(memoryview(rest), len(rest))
 
     def _send_alone(self, answer: bytes | bytearray, *, is_late: bool) -> None:
-        """Send the only part of an answer without the queue, which is empty. The queue gets what the
-        kernel does not take."""
+        """Send the only part of an answer without the queue, which is empty, or let the send thread send
+        it, which copies it. The queue gets what the kernel does not take."""
         size = len(answer)
-        self._ticket = self._sender.hand_over(self, self._socket.fileno(), answer, is_late=is_late)
+        self._ticket = self._sender.hand_over(self, self._descriptor, answer, is_late=is_late)
         if self._ticket is not None:
             self._memory.give_back(size)
             self._on_sent(size)
@@ -166,18 +179,17 @@ class Outbox(SendQueue):
         return 0
 
     def _send_last(self, answer: bytes) -> None:
-        """Send an answer that was handed over when the connection ends, if the peer can take it.
-
-        Even in `connection_lost` the descriptor is still this connection's: the transport closes it
-        afterwards.
+        """Send what the send thread has not begun to send when the connection ends, as far as the kernel
+        takes it. The transport closes the descriptor only after `connection_lost`.
         """
-        with suppress(OSError):
-            self._socket.send(answer)
+        if answer:
+            with suppress(OSError):
+                self._socket.send(answer)
 
     def _send(self) -> None:
         """Send until the kernel takes no more, the queue is empty, or the turn is over."""
         if self._transport.is_closing():
-            # Its descriptor number may already be another connection's; `connection_lost` follows.
+            # The peer is gone, or gets no more; `connection_lost` follows.
             return
         before = self.pending_bytes
         failure: Exception | None = None

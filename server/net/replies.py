@@ -82,11 +82,16 @@ class Replies:
         """
         if not self._is_sending_soon:
             self._is_sending_soon = True
-            self._loop.call_soon(self.send_ready)
+            self._loop.call_soon(self.send_ready, True)
 
-    def send_ready(self) -> None:
-        """Send the replies at the head of the queue that are ready."""
-        is_late, self._is_sending_soon = self._is_sending_soon, False
+    def send_ready(self, is_late: bool = False) -> None:
+        """Send the replies at the head of the queue that are ready.
+
+        Args:
+            is_late: this is the end of a turn of the loop.
+        """
+        if is_late:
+            self._is_sending_soon = False
         parts: list[Part] = []
         count = request_bytes = 0
         while self._answers and self._answers[0].is_ready:

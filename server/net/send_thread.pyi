@@ -10,10 +10,10 @@ ANSWER_BYTES_MAX: int
 """The largest answer that the thread sends."""
 
 class Sending(Protocol):
-    """Who hands answers over: `Outbox`."""
+    """What hands answers over: `Outbox`."""
 
     def not_sent(self, rest: bytes, error: int) -> None:
-        """Take back what the kernel did not take, and the errno, or 0 if it took a part."""
+        """Take back what the kernel did not take, with the errno, or 0 if `send` did not fail."""
 
 class SendThread:
     """A ring of answers and the thread that sends them, in order. Only one thread may call it.
@@ -33,7 +33,7 @@ class SendThread:
             send_address: the address of a function that replaces the system's `send`, for tests.
 
         Raises:
-            RuntimeError, OSError: out of threads or descriptors.
+            RuntimeError, OSError, MemoryError: out of threads, descriptors or memory.
         """
 
     def put(self, owner: Sending, descriptor: int, answer: bytes | bytearray) -> int | None:

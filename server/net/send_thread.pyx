@@ -93,7 +93,11 @@ cdef class SendThread:
         pthread_cond_init(&self.progress, NULL)
         self.event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.thread = threading.Thread(target=self._serve, name="send", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:
+            os.close(self.event)
+            raise
 
     def __dealloc__(self):
         # A running thread holds a reference to this object, so no thread runs here.
@@ -134,6 +138,7 @@ cdef class SendThread:
             slot.descriptor = WITHDRAWN
         pthread_mutex_unlock(&self.mutex)
         if not is_started:
+            self.owners[ticket % self.slots] = None
             return PyBytes_FromStringAndSize(slot.answer, slot.size)
         with nogil:
             self._wait_for(ticket)

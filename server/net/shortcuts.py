@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from server.net.connection import Connection
 
 ROUND_TOGETHER_MIN = 32
-"""How many answers a turn of the loop must have so that one sync for all its requests is better than
-one that starts with its first request. It saves a quarter of the processor time with 64 connections;
-with 16, the disk would be idle too long."""
+"""After a turn of the loop with this many answers, one sync for all requests of a turn is better than
+one that starts with the first request: with 64 connections it saves an eighth of the processor time.
+With 16, the disk would be idle too long."""
 
 
 @loop_thread

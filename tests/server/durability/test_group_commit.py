@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -561,6 +562,28 @@ async def test_a_round_beside_the_loop_is_ended_by_its_event(event_wal: EventWal
 
     assert await durable is True
     assert log.high_watermark == 2
+    await commit.stop()
+
+
+async def test_the_round_of_a_request_that_waits_begins_at_the_end_of_the_turn(
+    event_wal: EventWal,
+) -> None:
+    """Nobody else starts it, and it does not linger."""
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    with mock.patch("server.durability.group_commit.call_later"):
+        log.append(1)
+        commit.appended(log)
+        durable = commit.durable(log, 1)
+        log.append(1)
+        commit.appended(log)
+        assert event_wal.rounds == []
+
+        await asyncio.sleep(0)
+
+    assert event_wal.rounds == [{log: 2}]
+    event_wal.finish()
+    assert await durable is True
     await commit.stop()
 
 

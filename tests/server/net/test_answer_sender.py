@@ -18,7 +18,7 @@ BUSY = 20
 
 
 @dataclass(eq=False)
-class Thread:
+class FakeSendThread:
     """A send thread that remembers what it was given, and how much of it when it was woken."""
 
     event: int = field(default_factory=lambda: os.eventfd(0))
@@ -58,15 +58,15 @@ class Owner:
 
 
 @pytest.fixture
-async def thread() -> AsyncIterator[Thread]:
-    thread = Thread()
+async def thread() -> AsyncIterator[FakeSendThread]:
+    thread = FakeSendThread()
     with mock.patch("server.net.answer_sender.SendThread", return_value=thread):
         yield thread
     os.close(thread.event)
 
 
 @pytest.fixture
-async def sender(thread: Thread) -> AnswerSender:
+async def sender(thread: FakeSendThread) -> AnswerSender:
     del thread
     return AnswerSender(Turns(), loop=asyncio.get_running_loop())
 
@@ -80,7 +80,7 @@ async def turn(sender: AnswerSender, answers: int, *, is_late: bool = False) -> 
 
 
 async def test_the_loop_sends_while_turns_have_few_answers(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     for _ in range(20):
         assert await turn(sender, TOGETHER_MIN - 1) == [None] * (TOGETHER_MIN - 1)
@@ -88,7 +88,7 @@ async def test_the_loop_sends_while_turns_have_few_answers(
 
 
 async def test_the_thread_sends_when_the_previous_turn_had_many_answers(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     assert await turn(sender, BUSY) == [None] * BUSY
     assert None not in await turn(sender, BUSY)
@@ -98,17 +98,20 @@ async def test_the_thread_sends_when_the_previous_turn_had_many_answers(
 
 
 async def test_the_thread_wakes_after_half_as_many_answers_and_at_the_end_of_the_turn(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     await turn(sender, BUSY)
 
     await turn(sender, BUSY + 7)
+    await turn(sender, 3)
 
     half = BUSY // 2
-    assert thread.woken_at == [half, 2 * half, BUSY + 7]
+    assert thread.woken_at == [half, 2 * half, BUSY + 7, BUSY + 10]
 
 
-async def test_late_answers_are_sent_by_the_loop(sender: AnswerSender, thread: Thread) -> None:
+async def test_late_answers_are_sent_by_the_loop(
+    sender: AnswerSender, thread: FakeSendThread
+) -> None:
     await turn(sender, BUSY)
     assert await turn(sender, BUSY, is_late=True) == [None] * BUSY
     assert None not in await turn(sender, BUSY), "late answers count as answers of their turn"
@@ -116,7 +119,7 @@ async def test_late_answers_are_sent_by_the_loop(sender: AnswerSender, thread: T
 
 
 async def test_the_loop_sends_what_the_thread_has_no_room_for(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     await turn(sender, BUSY)
     thread.is_full = True
@@ -124,7 +127,7 @@ async def test_the_loop_sends_what_the_thread_has_no_room_for(
 
 
 async def test_the_outbox_gets_back_what_was_not_sent_by_the_next_turn(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     await turn(sender, BUSY)
     await turn(sender, 1)
@@ -136,8 +139,22 @@ async def test_the_outbox_gets_back_what_was_not_sent_by_the_next_turn(
     assert owner.returned == [(b"rest", 0)]
 
 
+async def test_an_outbox_that_fails_costs_the_others_nothing(
+    sender: AnswerSender, thread: FakeSendThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await turn(sender, BUSY)
+    await turn(sender, 1)
+    broken, other = Owner(), Owner()
+    monkeypatch.setattr(broken, "not_sent", mock.Mock(side_effect=ValueError("broken")))
+    thread.results += [(broken, b"rest", 0), (other, b"other rest", 0)]
+
+    await turn(sender, 1)
+
+    assert other.returned == [(b"other rest", 0)]
+
+
 async def test_withdrawing_returns_what_others_could_not_send_too(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     await turn(sender, BUSY)
     (ticket,) = await turn(sender, 1)
@@ -151,17 +168,20 @@ async def test_withdrawing_returns_what_others_could_not_send_too(
 
 
 async def test_a_closed_sender_leaves_the_answers_to_the_loop(
-    sender: AnswerSender, thread: Thread
+    sender: AnswerSender, thread: FakeSendThread
 ) -> None:
     await turn(sender, BUSY)
     (ticket,) = await turn(sender, 1)
+    owner = Owner()
+    thread.results.append((owner, b"rest", 0))
 
     sender.close()
     sender.close()
 
     assert thread.is_closed
+    assert owner.returned == [(b"rest", 0)]
     assert ticket is not None
-    assert sender.withdraw(ticket) == b"", "the thread sent everything before it stopped"
+    assert sender.withdraw(ticket) == b""
     for _ in range(3):
         assert await turn(sender, BUSY) == [None] * BUSY
 

@@ -7,12 +7,14 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
 from server.net.connection import Connection
 from server.net.limits import RequestMemory
 from server.net.send_queue import Part
+from server.net.send_thread import SendThread
 from server.net.shared import Reply
 from server.net.shortcuts import ROUND_TOGETHER_MIN
 from server.runtime import turns
@@ -66,15 +68,20 @@ async def test_answers_leave_in_the_order_of_their_requests() -> None:
 
 async def test_many_connections_get_their_own_answers_in_order() -> None:
     """The send thread sends them: turns of the loop have many answers."""
-    steered = Steered()
-    async with serving(echo, shortcut=steered) as server:
+    with mock.patch("server.net.answer_sender.SendThread", wraps=SendThread) as started:
+        await play_many_connections()
+    assert started.call_count == 1
+    assert not any(each.name == "send" for each in threading.enumerate()), "the listeners stop it"
+
+
+async def play_many_connections() -> None:
+    async with serving(echo, shortcut=Steered()) as server:
         clients = [await server.connect() for _ in range(40)]
         for turn in range(25):
             sent = [b"!now %d of client %d" % (turn, number) for number in range(len(clients))]
             for client, request in zip(clients, sent, strict=True):
                 client.send_bytes(framed(request))
             assert [await client.receive_frame() for client in clients] == sent
-        assert any(each.name == "send" for each in threading.enumerate())
 
 
 async def test_in_a_busy_turn_the_sync_waits_for_the_end_of_the_turn() -> None:

@@ -16,10 +16,11 @@ class Outbox:
 
     def __init__(self) -> None:
         self.sent: list[list[Part]] = []
+        self.are_late: list[bool] = []
 
     def write(self, parts: list[Part], *, is_late: bool) -> None:
-        del is_late
         self.sent.append(parts)
+        self.are_late.append(is_late)
 
 
 class Queue:
@@ -85,6 +86,22 @@ async def test_replies_that_become_ready_in_one_turn_of_the_loop_share_one_call(
 
     assert queue.outbox.sent == [[b"x", b"x", b"x"]]
     assert queue.left == [(3, 30)]
+
+
+async def test_replies_are_late_that_are_sent_at_the_end_of_the_turn() -> None:
+    queue = Queue()
+    answers = [queue.request() for _ in range(3)]
+
+    queue.replies.fill(answers[0], [b"0"])
+    queue.replies.send_soon()
+    queue.replies.send_ready()
+    queue.replies.fill(answers[1], [b"1"])
+    await asyncio.sleep(0)
+    queue.replies.fill(answers[2], [b"2"])
+    queue.replies.send_ready()
+
+    assert queue.outbox.sent == [[b"0"], [b"1"], [b"2"]]
+    assert queue.outbox.are_late == [False, True, False]
 
 
 async def test_a_reply_counts_as_memory_as_soon_as_it_is_ready() -> None:
