@@ -83,7 +83,7 @@ class AnswerSender:
             self._turn = turn
             self.answers_before, self._answers = self._answers, 1
             if self._thread is not None:
-                self._return_unsent()
+                _return_unsent(self._thread)
         if self.answers_before < self._together_min or is_late or self._is_closed:
             return None
         return self._put(outbox, descriptor, answer)
@@ -94,7 +94,7 @@ class AnswerSender:
         if self._thread is None:
             return b""  # `close` has sent it, or returned what the kernel did not take.
         answer = self._thread.withdraw(ticket)
-        self._return_unsent()
+        _return_unsent(self._thread)
         return answer
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class AnswerSender:
         if self._thread is not None:
             self._loop.remove_reader(self._thread.event)
             self._thread.close()
-            self._return_unsent()
+            _return_unsent(self._thread)
             self._thread = None
 
     def _put(self, outbox: Sending, descriptor: int, answer: bytes | bytearray) -> int | None:
@@ -143,11 +143,11 @@ class AnswerSender:
     def _on_event(self) -> None:
         if self._thread is not None:
             os.eventfd_read(self._thread.event)
-            self._return_unsent()
+            _return_unsent(self._thread)
 
-    def _return_unsent(self) -> None:
-        """Give the outboxes what the kernel did not take of their answers."""
-        if self._thread is not None:
-            for outbox, rest, error in self._thread.unsent():
-                with guarded("an answer that was not sent"):
-                    outbox.not_sent(rest, error)
+
+def _return_unsent(thread: SendThread) -> None:
+    """Give the outboxes what the kernel did not take of their answers."""
+    for outbox, rest, error in thread.unsent():
+        with guarded("an answer that was not sent"):
+            outbox.not_sent(rest, error)

@@ -129,7 +129,7 @@ class Outbox(SendQueue):
         if ticket is None:
             return
         answer = self._sender.withdraw(ticket)
-        if self._transport.is_closing():
+        if self._is_closed or self._transport.is_closing():
             # The queue is no longer sent, but this answer was due before the connection ended.
             self._send_last(answer)
         else:
@@ -171,9 +171,7 @@ class Outbox(SendQueue):
             self._send()
 
     def _stop_sending(self) -> int:
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None:
-            self._send_last(self._sender.withdraw(ticket))
+        self._settle()
         self._watch(wanted=False)
         self._socket.detach()
         return 0

@@ -45,8 +45,8 @@ class SendThread:
         """Wake the thread, if it sleeps and there is an answer to send."""
 
     def withdraw(self, ticket: int) -> bytes:
-        """Take an answer back. Returns it; or, if the thread has begun to send it, returns nothing
-        once it has a result, which `unsent` then knows."""
+        """Take an answer back, and return it. If the thread has begun to send it, wait until it has a
+        result, which `unsent` returns, and return nothing."""
 
     def unsent(self) -> list[tuple[Sending, bytes, int]]:
         """Returns the answers whose result is new and that were not sent whole: their owners, the

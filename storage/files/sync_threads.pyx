@@ -13,20 +13,19 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t *, const void *)
-    int pthread_mutex_destroy(pthread_mutex_t *)
-    int pthread_mutex_lock(pthread_mutex_t *)
-    int pthread_mutex_unlock(pthread_mutex_t *)
-    int pthread_cond_init(pthread_cond_t *, const void *)
-    int pthread_cond_destroy(pthread_cond_t *)
-    int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)
-    int pthread_cond_signal(pthread_cond_t *)
-    int pthread_cond_broadcast(pthread_cond_t *)
+from storage.files.pthread cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_t,
+    pthread_cond_wait,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_unlock,
+)
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int)

@@ -1,4 +1,4 @@
-"""Answers that the send thread sends: each peer gets its own, in order, whatever happens to the others.
+"""Answers that the send thread sends: each peer gets its own, in order, even if other connections fail.
 
 The stand-in for `send` writes to the real sockets, but takes what a test says.
 """
@@ -10,7 +10,6 @@ import errno
 import functools
 import os
 import socket
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,9 +28,8 @@ from server.net.send_thread import SendThread
 from server.runtime.turns import Turns
 from tests.harness.connection_server import until
 from tests.harness.examples import examples
+from tests.harness.faulty_network import RESET_AT_CLOSE
 from tests.harness.kernel_send import KernelSend
-
-RESET = struct.pack("ii", 1, 0)
 
 
 class Side(asyncio.Protocol):
@@ -201,7 +199,7 @@ async def test_the_descriptor_is_open_in_connection_lost() -> None:
     """The outbox relies on it, however the connection ends."""
     async with world() as broker:
         reset, closed, aborted, finished = [await broker.connect() for _ in range(4)]
-        reset.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        reset.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
         reset.socket.close()
         closed.socket.close()
         aborted.side.transport.abort()
@@ -299,7 +297,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(0, 3), st.integers(1, 1100)),
         st.tuples(st.just("late"), st.integers(0, 3), st.integers(1, 50)),
-        st.tuples(st.just("region of a megabyte"), st.integers(0, 3), st.just(1 << 20)),
+        st.tuples(st.just("write a megabyte"), st.integers(0, 3), st.just(1 << 20)),
         st.tuples(st.just("turn"), st.integers(1, 3), st.just(0)),
         st.tuples(st.just("drain"), st.integers(0, 3), st.just(0)),
         st.tuples(st.just("hold"), st.just(0), st.just(0)),
@@ -349,7 +347,7 @@ async def run_step(
 ) -> None:
     peer = open_[place]
     match step:
-        case "write" | "late" | "region of a megabyte":
+        case "write" | "late" | "write a megabyte":
             answer = (b"%d:%d " % (broker.peers.index(peer), number)) * size
             broker.write(peer, answer[:size], is_late=step == "late")
         case "turn":
@@ -395,7 +393,7 @@ async def end(peer: Peer, how: str) -> None:
     elif how == "abort":
         peer.side.transport.abort()
     else:
-        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
         peer.receive()
         peer.is_ended = True
         peer.socket.close()
