@@ -2,13 +2,13 @@
 
 A third of a small request's time is the system call that sends its answer. The send thread makes it
 while the loop runs the next request, but to wake the thread takes as long as to send one answer. So it
-pays only while many connections get answers in the same turn of the loop; the previous turn tells
-whether they do.
+pays only while many sockets bring requests in the same turn of the loop; the previous turn tells whether
+they do.
 
-    few answers in the previous turn     the loop sends
+    few requests in the previous turn    the loop sends
     a late answer                        the loop sends: it has nothing else to do in this turn
     else                                 the thread sends; it wakes after half as many answers as the
-                                         previous turn had, and at the end of the turn
+                                         previous turn had requests, and at the end of the turn
 
 Waking it for each answer would cost more than it gains, and at the end of the turn alone, the loop and
 the thread would take turns.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.net.answer_sender")
 
 TOGETHER_MIN = 4
-"""How many answers are worth waking the thread."""
+"""In a turn with fewer requests, the loop sends the answers."""
 
 SLOTS = 1024
 """How many answers the thread may have. They take a mebibyte in all, and do not count as memory for
@@ -41,31 +41,25 @@ answers."""
 
 @loop_thread
 class AnswerSender:
-    """The send thread of a broker, and how many answers each turn of the loop has."""
+    """The send thread of a broker, and when it has something to send."""
 
-    __slots__ = (
-        "_answers", "_is_closed", "_loop", "_put_since_wake", "_thread", "_together_min", "_turn",
-        "_turns", "_wakes_at_end", "answers_before",
-    )  # fmt: skip
+    __slots__ = ("_loop", "_put_since_wake", "_thread", "_together_min", "_turns", "_wakes_at_end")
 
     def __init__(
         self, turns: Turns, *, loop: asyncio.AbstractEventLoop, together_min: int = TOGETHER_MIN
     ) -> None:
-        """With `together_min` 0, the thread sends every answer that is not late."""
+        """Start the thread. With `together_min` 0, it sends every answer that is not late."""
         # Constant after construction
         self._turns = turns
         self._loop = loop
         self._together_min = together_min
-        # State: the thread starts when it is first worth it. If answers were put since it was last
+        # State: without a thread, the loop sends everything. If answers were put since it was last
         # woken, it wakes at the end of the turn.
-        self._thread: SendThread | None = None
-        self._is_closed = False
+        self._thread = _started_thread()
         self._put_since_wake = 0
         self._wakes_at_end = False
-        self._turn = -1
-        self._answers = 0
-        self.answers_before = 0
-        """How many answers the last turn with answers had, before this one. It may be long ago."""
+        if self._thread is not None:
+            loop.add_reader(self._thread.event, self._on_event)
 
     def hand_over(
         self, outbox: Sending, descriptor: int, answer: bytes | bytearray, *, is_late: bool
@@ -75,18 +69,19 @@ class AnswerSender:
         Returns a ticket, which the caller withdraws before it sends anything else on the socket and
         before the socket is closed; or None: the caller sends.
         """
-        # Nearly every answer passes here, so this is written without further calls.
-        turn = self._turns.number(self._loop)
-        if turn == self._turn:
-            self._answers += 1
-        else:
-            self._turn = turn
-            self.answers_before, self._answers = self._answers, 1
-            if self._thread is not None:
-                _return_unsent(self._thread)
-        if self.answers_before < self._together_min or is_late or self._is_closed:
+        # Nearly every answer passes here.
+        requests = self._turns.receives_before
+        if is_late or requests < self._together_min or self._thread is None:
             return None
-        return self._put(outbox, descriptor, answer)
+        ticket = self._thread.put(outbox, descriptor, answer)
+        if ticket is not None:
+            self._put_since_wake += 1
+            if self._put_since_wake >= max(self._together_min, requests // 2):
+                self._wake()
+            if not self._wakes_at_end:
+                self._wakes_at_end = True
+                call_soon("waking the send thread", self._wake_at_end)
+        return ticket
 
     def withdraw(self, ticket: int) -> bytes:
         """Take an answer back. Returns it, if the thread has not begun to send it. If it has, the
@@ -99,37 +94,11 @@ class AnswerSender:
 
     def close(self) -> None:
         """Send what the thread has, and stop it. From now on the callers of `hand_over` send."""
-        self._is_closed = True
         if self._thread is not None:
             self._loop.remove_reader(self._thread.event)
             self._thread.close()
             _return_unsent(self._thread)
             self._thread = None
-
-    def _put(self, outbox: Sending, descriptor: int, answer: bytes | bytearray) -> int | None:
-        if self._thread is None:
-            self._thread = self._started()
-            if self._thread is None:
-                return None
-        ticket = self._thread.put(outbox, descriptor, answer)
-        if ticket is not None:
-            self._put_since_wake += 1
-            if self._put_since_wake >= max(self._together_min, self.answers_before // 2):
-                self._wake()
-            elif not self._wakes_at_end:
-                self._wakes_at_end = True
-                call_soon("waking the send thread", self._wake_at_end)
-        return ticket
-
-    def _started(self) -> SendThread | None:
-        try:
-            thread = SendThread(SLOTS)
-        except (OSError, RuntimeError, MemoryError) as error:
-            self._is_closed = True
-            _log.warning("the event loop sends all answers, which is slower: %s", error)
-            return None
-        self._loop.add_reader(thread.event, self._on_event)
-        return thread
 
     def _wake(self) -> None:
         self._put_since_wake = 0
@@ -139,11 +108,22 @@ class AnswerSender:
     def _wake_at_end(self) -> None:
         self._wakes_at_end = False
         self._wake()
+        if self._thread is not None:
+            # Frees the slots of all answers that are sent by now.
+            _return_unsent(self._thread)
 
     def _on_event(self) -> None:
         if self._thread is not None:
             os.eventfd_read(self._thread.event)
             _return_unsent(self._thread)
+
+
+def _started_thread() -> SendThread | None:
+    try:
+        return SendThread(SLOTS)
+    except (OSError, RuntimeError, MemoryError) as error:
+        _log.warning("the event loop sends all answers, which is slower: %s", error)
+        return None
 
 
 def _return_unsent(thread: SendThread) -> None:

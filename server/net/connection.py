@@ -153,7 +153,6 @@ class Connection(asyncio.BufferedProtocol):
                 self,
                 self._frames,
                 replies,
-                self._shared.sender,
                 self._shared.turns,
                 loop=self._loop,
             )

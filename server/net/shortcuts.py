@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.wire.frame import FrameBuffer
-from server.net.answer_sender import AnswerSender
 from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part
 from server.net.shared import Shortcut
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from server.net.connection import Connection
 
 ROUND_TOGETHER_MIN = 32
-"""After a turn of the loop with this many answers, one sync for all requests of a turn is better than
-one that starts with the first request: with 64 connections it saves an eighth of the processor time.
-With 16, the disk would be idle too long."""
+"""After a turn of the loop with requests from so many sockets, one sync for all requests of the turn
+is better than one that starts with the first request: with 64 connections it saves an eighth of the
+processor time. With 16, the disk would be idle too long."""
 
 
 @loop_thread
@@ -41,7 +40,6 @@ class Shortcuts:
         "_loop",
         "_pace",
         "_replies",
-        "_sender",
         "_shortcut",
         "_turn",
         "_turns",
@@ -55,7 +53,6 @@ class Shortcuts:
         connection: Connection,
         frames: FrameBuffer,
         replies: Replies,
-        sender: AnswerSender,
         turns: Turns,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -65,7 +62,6 @@ class Shortcuts:
         self._connection = connection
         self._frames = frames
         self._replies = replies
-        self._sender = sender
         self._turns = turns
         self._loop = loop
         # State
@@ -84,7 +80,7 @@ class Shortcuts:
 
         Returns the first one that has to be queued; None if there is none.
         """
-        turn = self._turns.number(self._loop)
+        turn = self._turns.received(self._loop)
         if turn != self._turn:
             self._turn = turn
             self._pace.begin()
@@ -119,7 +115,7 @@ class Shortcuts:
         self._has_taken = False
         if self._waits_for_round:
             self._waits_for_round = False
-            if self._sender.answers_before < ROUND_TOGETHER_MIN:
+            if self._turns.receives_before < ROUND_TOGETHER_MIN:
                 self._shortcut.start_round()
         self._replies.send_ready()
         return True

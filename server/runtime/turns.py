@@ -38,7 +38,9 @@ at the end of a slice may use the rest."""
 class Turns:
     """The queues of long work on one event loop."""
 
-    __slots__ = ("_first", "_is_counting", "_is_scheduled", "_number", "_queues")
+    __slots__ = (
+        "_first", "_is_scheduled", "_number", "_queues", "_receives", "receives_before",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         # Of requests that had their first slice, and of those that had more.
@@ -46,21 +48,25 @@ class Turns:
         self._first = 0
         self._is_scheduled = False
         self._number = 0
-        self._is_counting = False
+        self._receives = 0
+        self.receives_before = 0
+        """How many sockets brought requests in the last turn that had any, before this one. It may be
+        long ago."""
 
-    def number(self, loop: asyncio.AbstractEventLoop) -> int:
-        """Returns a number that is the same for all callbacks of one turn of the loop.
+    def received(self, loop: asyncio.AbstractEventLoop) -> int:
+        """Count a socket that brought requests in this turn.
 
-        A socket may be read many times in one turn.
+        Returns a number that is the same for all callbacks of one turn of the loop: a socket may be read
+        many times in one turn, and then counts each time.
         """
-        if not self._is_counting:
-            self._is_counting = True
-            loop.call_soon(self._count)
+        if not self._receives:
+            loop.call_soon(self._end_turn)
+        self._receives += 1
         return self._number
 
-    def _count(self) -> None:
+    def _end_turn(self) -> None:
         self._number += 1
-        self._is_counting = False
+        self.receives_before, self._receives = self._receives, 0
 
     async def next(self, *, is_new: bool) -> None:
         """Wait for the caller's next slice.

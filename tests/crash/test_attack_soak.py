@@ -30,6 +30,7 @@ from tests.harness.attacks import BUSY, COMPACTED, SMALL, attacking, names
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
+from tests.harness.held_files import open_targets
 from tests.harness.honest_client import TOPIC, HonestClient, percentile_99
 from tests.harness.keyed_writer import KeyedWriter
 from tests.harness.large_requests import ATTACKED
@@ -90,11 +91,7 @@ def resident(pid: int, field_name: str = "VmRSS") -> int:
 def open_files(pid: int) -> list[str]:
     """Returns what the process's descriptors are open on, except the coordinators' topics, whose logs
     grow."""
-    links = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # It was closed meanwhile.
-            links.append(str(entry.readlink()))
-    return sorted(link for link in links if "/__" not in link)
+    return [target for target in open_targets(pid) if "/__" not in target]
 
 
 def descriptors(pid: int) -> int:

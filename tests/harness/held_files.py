@@ -1,4 +1,4 @@
-"""Lists what this process holds below a directory: descriptors, and deleted files that are still open.
+"""Lists what a process has open: descriptors, and deleted files that still take space.
 
 A file system frees a file's blocks when its last name and its last descriptor are gone. `bytes_held`
 counts named and deleted files, like `df`, but no other program's files.
@@ -36,6 +36,11 @@ def bytes_held(directory: Path) -> int:
     return sum(blocks.values()) * BLOCK_BYTES
 
 
+def open_targets(pid: int) -> list[str]:
+    """Returns what each descriptor of a process is open on, sorted."""
+    return sorted(target for target, _ in _all_links(str(pid)))
+
+
 def _blocks(path: Path) -> tuple[int, int]:
     """Returns a file's inode and blocks; zeros if it is deleted at this moment."""
     try:
@@ -46,10 +51,15 @@ def _blocks(path: Path) -> tuple[int, int]:
 
 
 def _links(directory: Path) -> Iterator[tuple[str, Path]]:
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            target = str(link.readlink())
-        except FileNotFoundError:
-            continue
+    for target, link in _all_links("self"):
         if target.startswith(f"{directory}/"):
             yield target, link
+
+
+def _all_links(process: str) -> Iterator[tuple[str, Path]]:
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except FileNotFoundError:  # It was closed meanwhile.
+            continue
+        yield target, link

@@ -1,4 +1,4 @@
-"""Which thread sends an answer: that depends on how many answers the previous turn of the loop had."""
+"""Which thread sends an answer: that depends on how many requests the previous turn of the loop had."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from server.net.answer_sender import TOGETHER_MIN, AnswerSender
 from server.runtime.turns import Turns
+from tests.harness.connection_server import until
 
 BUSY = 20
 
@@ -41,6 +42,10 @@ class FakeSendThread:
     def withdraw(self, ticket: int) -> bytes:
         return b"answer %d" % ticket
 
+    def fail(self, owner: Owner, rest: bytes, error: int = 0) -> None:
+        self.results.append((owner, rest, error))
+        os.eventfd_write(self.event, 1)
+
     def unsent(self) -> list[tuple[Owner, bytes, int]]:
         results, self.results = self.results, []
         return results
@@ -66,134 +71,159 @@ async def thread() -> AsyncIterator[FakeSendThread]:
 
 
 @pytest.fixture
-async def sender(thread: FakeSendThread) -> AnswerSender:
+def turns() -> Turns:
+    return Turns()
+
+
+@pytest.fixture
+async def sender(thread: FakeSendThread, turns: Turns) -> AnswerSender:
     del thread
-    return AnswerSender(Turns(), loop=asyncio.get_running_loop())
+    return AnswerSender(turns, loop=asyncio.get_running_loop())
 
 
-async def turn(sender: AnswerSender, answers: int, *, is_late: bool = False) -> list[int | None]:
-    """Let the sender decide about the answers of one turn. Returns their tickets."""
-    tickets = [sender.hand_over(Owner(), 7, b"answer", is_late=is_late) for _ in range(answers)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    return tickets
+@dataclass
+class Load:
+    """Requests of many connections, which all have their answers in the same turn of the loop."""
+
+    turns: Turns
+    sender: AnswerSender
+
+    async def turn(self, requests: int, *, is_late: bool = False) -> list[int | None]:
+        """Let the sender decide about the answers of one turn. Returns their tickets."""
+        tickets = []
+        for _ in range(requests):
+            self.turns.received(asyncio.get_running_loop())
+            tickets.append(self.sender.hand_over(Owner(), 7, b"answer", is_late=is_late))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return tickets
 
 
-async def test_the_loop_sends_while_turns_have_few_answers(
-    sender: AnswerSender, thread: FakeSendThread
+@pytest.fixture
+def load(turns: Turns, sender: AnswerSender) -> Load:
+    return Load(turns, sender)
+
+
+async def test_the_loop_sends_while_turns_have_few_requests(
+    load: Load, thread: FakeSendThread
 ) -> None:
     for _ in range(20):
-        assert await turn(sender, TOGETHER_MIN - 1) == [None] * (TOGETHER_MIN - 1)
+        assert await load.turn(TOGETHER_MIN - 1) == [None] * (TOGETHER_MIN - 1)
     assert thread.put_count == 0
 
 
-async def test_the_thread_sends_when_the_previous_turn_had_many_answers(
-    sender: AnswerSender, thread: FakeSendThread
+async def test_the_thread_sends_when_the_previous_turn_had_many_requests(
+    load: Load, thread: FakeSendThread
 ) -> None:
-    assert await turn(sender, BUSY) == [None] * BUSY
-    assert None not in await turn(sender, BUSY)
-    assert None not in await turn(sender, 1)
-    assert await turn(sender, 1) == [None]
+    assert await load.turn(BUSY) == [None] * BUSY
+    assert None not in await load.turn(BUSY)
+    assert None not in await load.turn(1)
+    assert await load.turn(1) == [None]
     assert thread.put_count == BUSY + 1
 
 
 async def test_the_thread_wakes_after_half_as_many_answers_and_at_the_end_of_the_turn(
-    sender: AnswerSender, thread: FakeSendThread
+    load: Load, thread: FakeSendThread
 ) -> None:
-    await turn(sender, BUSY)
+    await load.turn(BUSY)
 
-    await turn(sender, BUSY + 7)
-    await turn(sender, 3)
+    await load.turn(BUSY + 7)
+    await load.turn(3)
 
     half = BUSY // 2
     assert thread.woken_at == [half, 2 * half, BUSY + 7, BUSY + 10]
 
 
-async def test_late_answers_are_sent_by_the_loop(
-    sender: AnswerSender, thread: FakeSendThread
-) -> None:
-    await turn(sender, BUSY)
-    assert await turn(sender, BUSY, is_late=True) == [None] * BUSY
-    assert None not in await turn(sender, BUSY), "late answers count as answers of their turn"
+async def test_late_answers_are_sent_by_the_loop(load: Load, thread: FakeSendThread) -> None:
+    await load.turn(BUSY)
+    assert await load.turn(BUSY, is_late=True) == [None] * BUSY
+    assert None not in await load.turn(BUSY), "it is the requests of a turn that count"
     assert thread.put_count == BUSY
 
 
 async def test_the_loop_sends_what_the_thread_has_no_room_for(
-    sender: AnswerSender, thread: FakeSendThread
+    load: Load, thread: FakeSendThread
 ) -> None:
-    await turn(sender, BUSY)
+    await load.turn(BUSY)
     thread.is_full = True
-    assert await turn(sender, BUSY) == [None] * BUSY
+    assert await load.turn(BUSY) == [None] * BUSY
 
 
-async def test_the_outbox_gets_back_what_was_not_sent_by_the_next_turn(
-    sender: AnswerSender, thread: FakeSendThread
+async def test_the_outbox_gets_back_what_was_not_sent(load: Load, thread: FakeSendThread) -> None:
+    await load.turn(BUSY)
+    await load.turn(1)
+    owner = Owner()
+    thread.fail(owner, b"rest")
+
+    await until(lambda: owner.returned == [(b"rest", 0)])
+
+
+async def test_the_slots_of_each_turn_are_freed_at_its_end(
+    load: Load, thread: FakeSendThread
 ) -> None:
-    await turn(sender, BUSY)
-    await turn(sender, 1)
+    await load.turn(BUSY)
     owner = Owner()
     thread.results.append((owner, b"rest", 0))
 
-    await turn(sender, 1)
+    await load.turn(1)
 
-    assert owner.returned == [(b"rest", 0)]
+    assert owner.returned == [(b"rest", 0)], "`unsent` frees the slots, too"
 
 
 async def test_an_outbox_that_fails_costs_the_others_nothing(
-    sender: AnswerSender, thread: FakeSendThread, monkeypatch: pytest.MonkeyPatch
+    load: Load, thread: FakeSendThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await turn(sender, BUSY)
-    await turn(sender, 1)
+    del load
     broken, other = Owner(), Owner()
     monkeypatch.setattr(broken, "not_sent", mock.Mock(side_effect=ValueError("broken")))
-    thread.results += [(broken, b"rest", 0), (other, b"other rest", 0)]
+    thread.fail(broken, b"rest")
+    thread.fail(other, b"other rest")
 
-    await turn(sender, 1)
-
-    assert other.returned == [(b"other rest", 0)]
+    await until(lambda: other.returned == [(b"other rest", 0)])
 
 
 async def test_withdrawing_returns_what_others_could_not_send_too(
-    sender: AnswerSender, thread: FakeSendThread
+    load: Load, thread: FakeSendThread
 ) -> None:
-    await turn(sender, BUSY)
-    (ticket,) = await turn(sender, 1)
+    await load.turn(BUSY)
+    (ticket,) = await load.turn(1)
     owner = Owner()
     thread.results.append((owner, b"rest", 32))
 
     assert ticket is not None
-    assert sender.withdraw(ticket) == b"answer 1"
+    assert load.sender.withdraw(ticket) == b"answer 1"
 
     assert owner.returned == [(b"rest", 32)]
 
 
 async def test_a_closed_sender_leaves_the_answers_to_the_loop(
-    sender: AnswerSender, thread: FakeSendThread
+    load: Load, thread: FakeSendThread
 ) -> None:
-    await turn(sender, BUSY)
-    (ticket,) = await turn(sender, 1)
+    await load.turn(BUSY)
+    (ticket,) = await load.turn(1)
     owner = Owner()
     thread.results.append((owner, b"rest", 0))
 
-    sender.close()
-    sender.close()
+    load.sender.close()
+    load.sender.close()
 
     assert thread.is_closed
     assert owner.returned == [(b"rest", 0)]
     assert ticket is not None
-    assert sender.withdraw(ticket) == b""
+    assert load.sender.withdraw(ticket) == b""
     for _ in range(3):
-        assert await turn(sender, BUSY) == [None] * BUSY
+        assert await load.turn(BUSY) == [None] * BUSY
 
 
 async def test_without_a_thread_the_loop_sends_and_one_warning_says_so(
-    caplog: pytest.LogCaptureFixture,
+    turns: Turns, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sender = AnswerSender(Turns(), loop=asyncio.get_running_loop())
     full = mock.Mock(side_effect=OSError(24, "Too many open files"))
     with mock.patch("server.net.answer_sender.SendThread", full), caplog.at_level(logging.WARNING):
+        load = Load(turns, AnswerSender(turns, loop=asyncio.get_running_loop()))
         for _ in range(3):
-            assert await turn(sender, BUSY) == [None] * BUSY
+            assert await load.turn(BUSY) == [None] * BUSY
+        load.sender.close()
 
     assert caplog.messages == [
         "the event loop sends all answers, which is slower: [Errno 24] Too many open files"

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -19,6 +20,9 @@ from server.net.shared import Reply
 from server.net.shortcuts import ROUND_TOGETHER_MIN
 from server.runtime import turns
 from tests.harness.connection_server import echo, framed, serving, until
+
+if TYPE_CHECKING:
+    from server.net.send_thread import Sending
 
 
 class Steered:
@@ -68,9 +72,17 @@ async def test_answers_leave_in_the_order_of_their_requests() -> None:
 
 async def test_many_connections_get_their_own_answers_in_order() -> None:
     """The send thread sends them: turns of the loop have many answers."""
-    with mock.patch("server.net.answer_sender.SendThread", wraps=SendThread) as started:
+    given: list[int | None] = []
+
+    class RecordingSendThread(SendThread):
+        def put(self, owner: Sending, descriptor: int, answer: bytes | bytearray) -> int | None:
+            ticket = super().put(owner, descriptor, answer)
+            given.append(ticket)
+            return ticket
+
+    with mock.patch("server.net.answer_sender.SendThread", RecordingSendThread):
         await play_many_connections()
-    assert started.call_count == 1
+    assert len([ticket for ticket in given if ticket is not None]) > 500
     assert not any(each.name == "send" for each in threading.enumerate()), "the listeners stop it"
 
 
@@ -88,8 +100,8 @@ async def test_in_a_busy_turn_the_sync_waits_for_the_end_of_the_turn() -> None:
     steered = Steered()
     async with serving(echo, shortcut=steered) as server:
         client = await server.connect()
-        for answers_before, rounds in ((ROUND_TOGETHER_MIN, 0), (ROUND_TOGETHER_MIN - 1, 1)):
-            server.shared.sender.answers_before = answers_before
+        for requests, rounds in ((ROUND_TOGETHER_MIN, 0), (ROUND_TOGETHER_MIN - 1, 1)):
+            server.shared.turns.receives_before = requests
             client.send_bytes(framed(b"!wait"))
             await until(lambda: len(steered.waiting) == 1)
             assert steered.rounds == rounds

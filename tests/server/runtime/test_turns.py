@@ -186,3 +186,21 @@ async def test_a_cancelled_wait_reaches_the_request() -> None:
 
 async def _await(work: Awaitable[T]) -> T:
     return await work
+
+
+async def test_receives_are_counted_by_turn() -> None:
+    turns, loop = Turns(), asyncio.get_running_loop()
+    numbers = [turns.received(loop) for _ in range(3)]
+    assert turns.receives_before == 0, "the turn is not over"
+    await asyncio.sleep(0)
+    assert turns.receives_before == 3
+
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert turns.receives_before == 3, "a turn without receives counts nothing"
+
+    numbers.append(turns.received(loop))
+    await asyncio.sleep(0)
+    assert turns.receives_before == 1
+    assert len(set(numbers[:3])) == 1
+    assert numbers[3] != numbers[0]
