@@ -109,7 +109,7 @@ class AnswerSender:
         self._wakes_at_end = False
         self._wake()
         if self._thread is not None:
-            # Frees the slots of all answers that are sent by now.
+            # Frees the slots of all answers that are sent.
             _return_unsent(self._thread)
 
     def _on_event(self) -> None:
