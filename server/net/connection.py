@@ -8,7 +8,8 @@ are in place, which for most requests is when their reply is ready. A Produce ha
 has appended; its reply waits for the disk, so `dispatch` returns an awaitable of it. Replies leave
 strictly in the order of their requests.
 
-A request that has only to append, and meets no earlier one, skips the queue (`Shared.shortcut`).
+A request that meets no earlier one skips the queue: it runs in the callback that received it until it
+waits for something (`shortcuts.py`).
 
 Everything that a peer can make the broker hold is bounded: the size of a frame, requests in flight,
 bytes of all requests, unsent output. At a bound the connection stops reading; a frame that is too
@@ -107,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         # State of answering: in flight = queued + running + answered but not yet sendable
         self._in_flight = 0
         self._arrival: asyncio.Future[None] | None = None
+        self._begun: tuple[Awaitable[None], Answer] | None = None
         self._parked: Parked | None = None
         self._serve_task: asyncio.Task[None] | None = None
         self._shortcuts: Shortcuts | None = None
@@ -147,15 +149,14 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.connections.add(self)
         self._shared.probe.connection_opened(self.endpoint.name)
         replies = Replies(self._outbox, self._shared.answers, self._answered, loop=self._loop)
-        if self._shared.shortcut is not None:
-            self._shortcuts = Shortcuts(
-                self._shared.shortcut,
-                self,
-                self._frames,
-                replies,
-                self._shared.turns,
-                loop=self._loop,
-            )
+        self._shortcuts = Shortcuts(
+            self._shared.shortcut,
+            self,
+            self._frames,
+            replies,
+            self._shared.turns,
+            loop=self._loop,
+        )
         self._serve_task = self._loop.create_task(self._serve(self._outbox, replies))
         self._shared.newcomers[self] = None
         if self._shared.rates is not None and self._shared.rates.are_bound:
@@ -214,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._frames.buffer_updated(nbytes)
             frame = self._frames.next_frame()
-            if frame is not None and self._shortcuts is not None and self._is_free:
+            if frame is not None and self._shortcuts is not None and self.is_free:
                 frame = self._shortcuts.take(frame)
             while frame is not None:
                 self._queue_request(frame)
@@ -270,9 +271,11 @@ class Connection(asyncio.BufferedProtocol):
             self._in_flight -= 1
             self._in_flight_bytes -= answer.request_bytes
         self._requests.clear()
+        self._frames.drop()
         self._count_memory()
         self._is_stopping = True
         self._pause_reading()
+        self._wake_server()
 
     async def stop(self) -> None:
         """Answer the requests that were received, send the replies, then close."""
@@ -330,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     @property
-    def _is_free(self) -> bool:
+    def is_free(self) -> bool:
         """Whether no request runs or is queued, and nothing keeps the next one from starting."""
         return (
             self._arrival is not None
@@ -339,7 +342,13 @@ class Connection(asyncio.BufferedProtocol):
             and not self.is_ending
             and self._outbox is not None
             and not self._outbox.pending_bytes
+            and (self.sasl is None or self.sasl.is_complete)
         )
+
+    def continue_with(self, running: Awaitable[None], answer: Answer) -> None:
+        """Let the serving task run the rest of a request that has begun, before the queued ones."""
+        self._begun = running, answer
+        self._wake_server()
 
     def count_request(self, frame: bytearray) -> Answer:
         """Count a request that is received and not answered. Returns its place among the answers."""
@@ -353,23 +362,29 @@ class Connection(asyncio.BufferedProtocol):
 
     def _queue_request(self, frame: bytearray) -> None:
         self._requests.append((frame, self.count_request(frame)))
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._wake_server()
 
     async def _serve(self, outbox: SendQueue, replies: Replies) -> None:
         """Run requests until the connection ends, then drain its replies and close it."""
         # Coroutines are called only if there is something to wait for: each costs every request a call.
-        while self._requests or await self._wait_for_request():
-            frame, answer = self._requests.popleft()
-            replies.expect(answer)
-            await self._run(frame, answer, replies)
-            del frame
-            if self._mute.is_on:
-                await self._mute.over()
-            if outbox.pending_bytes:
-                await outbox.room()
-                if not self._shared.answers.has_room:
-                    await outbox.drained()
+        while self._requests or self._begun is not None or await self._wait_for_request():
+            if self._begun is not None:
+                (running, answer), self._begun = self._begun, None
+                await running
+                del running
+            else:
+                if self._mute.is_on:
+                    await self._mute.over()
+                if outbox.pending_bytes:
+                    await outbox.room()
+                    if not self._shared.answers.has_room:
+                        await outbox.drained()
+                frame, answer = self._requests.popleft()
+                replies.expect(answer)
+                await self.run(frame, answer, replies)
+                del frame
+            if answer.is_ready:
+                self._send(answer, replies)
             if self._pace.is_over:
                 await self._pace.rest()
         if self._reply_tasks:
@@ -386,8 +401,8 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_task = self._transport = self._shortcuts = None
 
     async def _wait_for_request(self) -> bool:
-        """Wait until a request is queued. Returns False once the connection is ending."""
-        while not self._requests:
+        """Wait until a request is queued or begun. Returns False once the connection is ending."""
+        while not self._requests and self._begun is None:
             if self.is_ending:
                 return False
             self._arrival = self._loop.create_future()
@@ -396,8 +411,8 @@ class Connection(asyncio.BufferedProtocol):
             self._pace.begin()
         return True
 
-    async def _run(self, frame: bytearray, answer: Answer, replies: Replies) -> None:
-        """Run one request until the next one may start."""
+    async def run(self, frame: bytearray, answer: Answer, replies: Replies) -> None:
+        """Run one request until the next one may start. Its answer may then be ready."""
         try:
             reply = await self._shared.dispatch(frame, self)
         except ProtocolError as error:
@@ -413,14 +428,17 @@ class Connection(asyncio.BufferedProtocol):
             reply = None
         if reply is None or isinstance(reply, list):
             replies.fill(answer, reply)
-            if self._requests and is_small(reply):
-                replies.send_soon()
-            else:
-                replies.send_ready()
             return
         task = self._loop.create_task(self._answer_later(reply, answer, replies))
         self._reply_tasks.add(task)
         task.add_done_callback(self._reply_tasks.discard)
+
+    def _send(self, answer: Answer, replies: Replies) -> None:
+        """Send an answer that is ready, if it is its turn; it may wait for that of the next request."""
+        if self._requests and is_small(answer.parts):
+            replies.send_soon()
+        else:
+            replies.send_ready()
 
     async def _answer_later(
         self, reply: Awaitable[list[Part] | None], answer: Answer, replies: Replies
@@ -499,10 +517,13 @@ class Connection(asyncio.BufferedProtocol):
     def _wake(self) -> None:
         """Wake the serving task and the parked fetch: the connection is ending."""
         self._mute.end()
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._wake_server()
         if self._parked is not None:
             self._parked.cancel()
+
+    def _wake_server(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def _abort(self) -> None:
         if self._transport is not None:

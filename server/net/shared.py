@@ -71,6 +71,7 @@ class Shared:
     probe: ServerProbe
     warnings: SparingLog
     connections: set[Connection]
+    shortcut: Shortcut[Any]
     frame_bytes_max: int
     logins: Logins | None = None
     """The logins of SASL listeners; None if there is no such listener."""
@@ -78,8 +79,6 @@ class Shared:
     outbox_bytes_max: int = OUTBOX_BYTES_MAX
     rates: ConnectionRates | None = None
     """How fast connections may be created; None: no bound."""
-    shortcut: Shortcut[Any] | None = None
-    """None: every request is queued."""
     receive_buffer: bytearray = field(default_factory=lambda: bytearray(RECEIVE_BYTES))
     """Where the frames of all connections begin (`FrameBuffer`)."""
     newcomers: dict[Connection, None] = field(default_factory=dict)

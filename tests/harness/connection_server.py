@@ -16,6 +16,7 @@ from server.net.answer_sender import AnswerSender
 from server.net.connection import Connection
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.listener import Listeners, SocketOptions
+from server.net.send_queue import Part
 from server.net.shared import Reply, Shared, Shortcut
 from server.net.sparing_log import SparingLog
 from server.runtime.clock import SystemClock
@@ -32,6 +33,21 @@ def framed(payload: bytes) -> bytes:
 
 async def echo(frame: bytearray, connection: Connection) -> Reply:
     return [framed(bytes(frame))]
+
+
+class NoShortcut:
+    """Leaves every request to the test's dispatch function."""
+
+    def run(self, frame: bytearray, connection: Connection) -> None: ...
+
+    def complete_now(self, done: None) -> list[Part] | None:
+        raise AssertionError("`run` does nothing")
+
+    def when_durable(self, done: None, then: Callable[[bytes | bytearray], None]) -> None:
+        raise AssertionError("`run` does nothing")
+
+    def start_round(self) -> None:
+        raise AssertionError("`run` does nothing")
 
 
 @dataclass
@@ -87,7 +103,7 @@ async def serving(
         frame_bytes_max=frame_bytes_max,
         in_flight_requests_max=in_flight_requests_max,
         outbox_bytes_max=outbox_bytes_max,
-        shortcut=shortcut,
+        shortcut=shortcut or NoShortcut(),
     )
     listeners = Listeners(shared, idle_ms=idle_ms, options=SocketOptions())
     address = Address(name="PLAINTEXT", host="127.0.0.1", port=0)

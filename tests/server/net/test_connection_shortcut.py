@@ -56,17 +56,22 @@ class Steered:
             then(framed(done))
 
 
+async def slow_echo(frame: bytearray, connection: Connection) -> Reply:
+    await asyncio.sleep(0)
+    return await echo(frame, connection)
+
+
 async def test_answers_leave_in_the_order_of_their_requests() -> None:
     steered = Steered()
-    sent = [b"!now 1", b"!wait 2", b"!now 3", b"queued 4", b"!now 5"]
-    async with serving(echo, shortcut=steered) as server:
+    sent = [b"!now 1", b"!wait 2", b"!now 3", b"slow 4", b"!now 5"]
+    async with serving(slow_echo, shortcut=steered) as server:
         client = await server.connect()
         client.send_bytes(b"".join(map(framed, sent)))
         assert await client.receive_frame() == b"!now 1"
         await until(lambda: len(steered.waiting) == 1)
         steered.end_round()
         assert [await client.receive_frame() for _ in sent[1:]] == sent[1:]
-    assert steered.taken == sent[:3], "the last one is behind one that is queued"
+    assert steered.taken == sent[:3], "the last one is behind one that waits"
     assert steered.rounds == 1
 
 
@@ -129,6 +134,15 @@ async def test_a_request_does_not_overtake_one_that_runs() -> None:
     assert steered.taken == []
 
 
+async def test_a_request_that_ends_with_its_first_step_lets_the_next_one_skip_the_queue() -> None:
+    steered = Steered()
+    async with serving(echo, shortcut=steered) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"echo") + framed(b"!now"))
+        assert [await client.receive_frame() for _ in range(2)] == [b"echo", b"!now"]
+    assert steered.taken == [b"!now"]
+
+
 async def test_what_does_not_fit_into_a_slice_of_the_loop_is_queued(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,7 +162,7 @@ async def test_a_socket_that_is_read_often_in_a_turn_of_the_loop_gets_one_slice(
         client = await server.connect()
         await until(lambda: len(server.shared.connections) == 1)
         (connection,) = server.shared.connections
-        await until(lambda: connection._is_free)
+        await until(lambda: connection.is_free)
         assert connection._shortcuts is not None
         connection._shortcuts._pace = turns.Pace(server.shared.turns, clock=lambda: now_s)
         for number in range(3):
@@ -187,7 +201,7 @@ async def test_a_large_frame_that_is_queued_counts_all_the_time() -> None:
             client.send_bytes(framed(bytes(1 << 19)))
             await until(lambda: server.shared.memory.held_bytes >= 1 << 19)
             (connection,) = server.shared.connections
-            await until(lambda: not connection._is_free)
+            await until(lambda: not connection.is_free)
         gate.set()
         assert await client.receive_frame() == b"done"
     assert not [size for size in seen if size >= 1 << 19], "it was given back before its answer"

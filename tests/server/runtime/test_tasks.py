@@ -34,6 +34,19 @@ ALLOWED = {
     "cleaner/pool/workers.py": "the workers; what one raises is counted, and a dead one is a metric",
 }
 
+NEEDS_A_TASK = frozenset({"timeout", "timeout_at", "TaskGroup", "current_task"})
+IN_TASKS_OF_THEIR_OWN = {
+    "cleaner/pool/workers.py",
+    "server/admin/lease_routes.py",
+    "server/client/broker_client.py",
+    "server/net/tls_handshake.py",
+    "server/replication/groups/group_sync.py",
+    "server/replication/verify/cost.py",
+    "server/security/sasl/issuer_keys.py",
+    "server/standby/peers.py",
+}
+"""The HTTP endpoint, links, standbys, handshakes, the cleaner: nothing that a request calls."""
+
 
 def beginnings(path: Path) -> Iterator[int]:
     """Yields the lines on which a module hands work to the event loop."""
@@ -55,6 +68,22 @@ def test_background_work_begins_nowhere_else() -> None:
     }
     assert found.keys() <= ALLOWED.keys(), found
     assert found.keys() == ALLOWED.keys(), "remove from the list what needs no exception"
+
+
+def test_no_request_asks_for_its_task() -> None:
+    """The first step of a request runs in none (`server/net/shortcuts.py`)."""
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("server", "cleaner", "metrics", "storage")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in NEEDS_A_TASK and _is_asyncio(node.value)
+    }
+    assert found == IN_TASKS_OF_THEIR_OWN
+
+
+def _is_asyncio(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "asyncio"
 
 
 def failures(name: str) -> int:
