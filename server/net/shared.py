@@ -47,6 +47,9 @@ class Shortcut(Protocol[D]):
         """Run a request that waits for nothing but the disk. Returns None if it must be queued instead;
         then nothing has happened."""
 
+    def waits_for_others(self, frame: bytearray) -> bool:
+        """Returns whether this request usually waits for those of other clients."""
+
     def complete_now(self, done: D) -> list[Part] | None:
         """Returns the answer, and counts the request; None if the answer has to wait for the disk."""
 

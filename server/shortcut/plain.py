@@ -40,6 +40,10 @@ class PlainRequests:
             return self._produce.append(frame, connection)
         return self._fetch.read(frame, connection) if api_key == ApiKey.FETCH else None
 
+    def waits_for_others(self, frame: bytearray) -> bool:
+        """Returns whether this request usually waits for those of other clients."""
+        return len(frame) > API_KEY_AT and frame[API_KEY_AT] == ApiKey.FETCH
+
     def complete_now(self, done: Done | list[Part]) -> list[Part] | None:
         """Returns the answer; None if it has to wait for the disk."""
         return done if isinstance(done, list) else self._produce.complete_now(done)

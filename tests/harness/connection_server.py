@@ -40,6 +40,9 @@ class NoShortcut:
 
     def run(self, frame: bytearray, connection: Connection) -> None: ...
 
+    def waits_for_others(self, frame: bytearray) -> bool:
+        return frame.startswith(b"queue")
+
     def complete_now(self, done: None) -> list[Part] | None:
         raise AssertionError("`run` does nothing")
 

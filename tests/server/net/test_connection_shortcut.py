@@ -40,6 +40,9 @@ class Steered:
         self.taken.append(bytes(frame))
         return bytes(frame)
 
+    def waits_for_others(self, frame: bytearray) -> bool:
+        return False
+
     def complete_now(self, done: bytes) -> list[Part] | None:
         return [bytearray(framed(done))] if done.startswith(b"!now") else None
 

@@ -36,7 +36,11 @@ async def test_the_connections_task_runs_only_what_waits() -> None:
     seen: list[bool] = []
     async with serving(numbers_of_tasks(seen)) as server:
         client = await server.connect()
-        for request, in_tasks in ((b"one step", [False]), (b"two steps", [False, True])):
+        for request, in_tasks in (
+            (b"one step", [False]),
+            (b"two steps", [False, True]),
+            (b"queue it, because it usually waits", [True]),
+        ):
             seen.clear()
             client.send_bytes(framed(request))
             assert await client.receive_frame() == request
