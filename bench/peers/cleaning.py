@@ -1,4 +1,5 @@
-"""One cleaning pass over the same records, from the change of cleanup.policy until the log is clean.
+"""One cleaning pass over the same records, from the change of cleanup.policy until the log is clean; and
+what a producer to another topic notices of it.
 
 The topic is filled with cleanup.policy=delete and then made compacted. Both brokers have one cleaner
 thread without a limit on its rate, and 128 MiB for the map of keys. A log is clean when its size has not
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.base.apache_kafka import NAME as KAFKA
 from bench.base.apache_kafka import kafka_command
@@ -23,7 +25,8 @@ from bench.base.processes import broker_command, free_port, running, tree_cpu_se
 from bench.base.raw_protocol import produce_request
 from bench.clients.throughput import pump, topic_on
 from bench.peers.comparison import Peer
-from bench.peers.produce import wait_until_accepted
+from bench.peers.paced_produces import PacedProduces
+from bench.peers.produce import ONE_RECORD, wait_until_accepted
 from protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -56,10 +59,30 @@ POLL_SECONDS = 0.02
 REST_SECONDS = 5.0
 """A log whose size does not change for so long is clean."""
 PASS_SECONDS_MAX = 300.0
+PRODUCES_A_SECOND = 1_000
+
+
+class Taken(NamedTuple):
+    """What two passes of one broker have taken, the second one beside produces."""
+
+    seconds: float
+    cpu_seconds: float
+    seconds_beside_produces: float
+    produce_p99_ms: float
+
+
+NAMES = Taken(
+    "cleaning, from the change of the policy to the end",
+    "cleaning, CPU time",
+    f"cleaning, beside {PRODUCES_A_SECOND} produces/s",
+    f"produce latency p99 at {PRODUCES_A_SECOND}/s beside cleaning, acks=1",
+)
+UNITS = Taken("s", "s", "s", "ms")
 
 
 def cleaning_figures(pairs: int) -> list[Figure]:
-    """Measure a pass over ten million records of a million keys: its seconds, and its CPU seconds.
+    """Measure passes over ten million records of a million keys: the seconds and CPU seconds of one, and
+    of another one beside produces its seconds and the latency of these.
 
     Times: less is better.
 
@@ -78,41 +101,70 @@ def cleaning_figures(pairs: int) -> list[Figure]:
         kafka = running(command, theirs)
         peers = Peer(ours, stack.enter_context(kompakt)), Peer(theirs, stack.enter_context(kafka))
         # Apache Kafka's first pass is its compiler's.
-        taken = [[_cleaned(peer, batches) for peer in peers] for _ in range(pairs + 1)][1:]
+        taken = [[_taken(peer, batches) for peer in peers] for _ in range(pairs + 1)][1:]
     note = f"{BATCHES * RECORDS_IN_BATCH:,} records of 100 B, {KEYS:,} keys"
-    limit_is = f"{KAFKA} (less is better)"
     return [
         of_pairs(
-            f"cleaning, {what}",
-            "s",
+            name,
+            unit,
             [(mine[number], its[number]) for mine, its in taken],
-            limit_is=limit_is,
+            limit_is=f"{KAFKA} (less is better)",
             note=note,
         )
-        for number, what in enumerate(("from the change of the policy to the end", "CPU time"))
+        for number, (name, unit) in enumerate(zip(NAMES, UNITS, strict=True))
     ]
 
 
-def _cleaned(peer: Peer, batches: Sequence[bytes]) -> tuple[float, float]:
-    """Fill a topic and let a broker clean it. Returns the seconds and the CPU seconds of the pass."""
+def _taken(peer: Peer, batches: Sequence[bytes]) -> Taken:
+    with _filled_log(peer, batches) as (connection, topic):
+        began, cpu_began = time.perf_counter(), tree_cpu_seconds(peer.pid)
+        ended, cpu_ended = _cleaned(peer, connection, topic)
+    return Taken(ended - began, cpu_ended - cpu_began, *_beside_produces(peer, batches))
+
+
+def _beside_produces(peer: Peer, batches: Sequence[bytes]) -> tuple[float, float]:
+    """Returns the seconds of a pass, and the p99 of the produces beside it, in milliseconds."""
+    with (
+        _filled_log(peer, batches) as (connection, topic),
+        topic_on(peer.port, "delete") as other,
+        connected(peer.port) as producer,
+    ):
+        frame = produce_request(other, 0, ONE_RECORD.batch, acks=1)
+        wait_until_accepted(peer, [frame])
+        produces = PacedProduces(producer, frame, PRODUCES_A_SECOND)
+        began = time.perf_counter()
+        with produces.running():
+            ended, _ = _cleaned(peer, connection, topic)
+    return ended - began, produces.percentile_ms(99, until=ended)
+
+
+@contextmanager
+def _filled_log(peer: Peer, batches: Sequence[bytes]) -> Iterator[tuple[Connection, str]]:
+    """Fill a topic. Yields a connection to its broker, and its name."""
     with connected(peer.port) as connection, topic_on(peer.port, "delete") as topic:
         frames = [produce_request(topic, 0, batch, acks=1) for batch in batches]
         wait_until_accepted(peer, frames[:1])
         pump(connection, frames, BATCHES)
-        size = full = _size(connection, topic)
-        began, cpu_began = time.perf_counter(), tree_cpu_seconds(peer.pid)
-        connection.ask(_compacting(topic))
-        ended, cpu_ended = began, cpu_began
-        # The first change comes at the end of the first group of segments.
-        while time.perf_counter() < (
-            began + PASS_SECONDS_MAX if size == full else ended + REST_SECONDS
-        ):
-            time.sleep(POLL_SECONDS)
-            if (now := _size(connection, topic)) != size:
-                size, ended, cpu_ended = now, time.perf_counter(), tree_cpu_seconds(peer.pid)
+        yield connection, topic
+
+
+def _cleaned(peer: Peer, connection: Connection, topic: str) -> tuple[float, float]:
+    """Let a broker clean a topic. Returns the moment when it was clean, and the broker's CPU seconds
+    until then."""
+    size = full = _size(connection, topic)
+    began = ended = time.perf_counter()
+    cpu_ended = tree_cpu_seconds(peer.pid)
+    connection.ask(_compacting(topic))
+    # The first change comes at the end of the first group of segments.
+    while time.perf_counter() < (
+        began + PASS_SECONDS_MAX if size == full else ended + REST_SECONDS
+    ):
+        time.sleep(POLL_SECONDS)
+        if (now := _size(connection, topic)) != size:
+            size, ended, cpu_ended = now, time.perf_counter(), tree_cpu_seconds(peer.pid)
     if size > full // 2:
         raise RuntimeError(f"{topic} was not cleaned: {size} of {full} bytes are left")
-    return ended - began, cpu_ended - cpu_began
+    return ended, cpu_ended
 
 
 def _compacting(topic: str) -> bytes:

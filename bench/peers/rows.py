@@ -11,7 +11,8 @@
     transactions  of one partition each, by one producer
     groups        heartbeats of a group of a thousand members
     delivery      until a waiting consumer has a record, at a given rate, without coordinated omission
-    cleaning      ten million records of a million keys, as soon as the topic is compacted
+    cleaning      ten million records of a million keys, as soon as the topic is compacted; alone, and
+                  beside a thousand produces a second, whose latency is a row, too
     start         until the first produce is accepted; and the memory, idle and after all loads
     latency       of acks=all, beside the machine's own limit
     long polls    produces while a thousand fetches wait for records of other partitions
@@ -57,7 +58,7 @@ Row = Callable[[Comparison], Figure]
 SECONDS = 2.0
 """How long a row loads each server."""
 CLEANING_PAIRS_MAX = 3
-"""A pair takes half a minute."""
+"""A pair takes a minute."""
 QUICK = Effort(pairs=1, seconds=1.0)
 WARM_UP = Effort(pairs=1, seconds=3.0)
 UNSYNCED = "flush.on.acks.all=false"

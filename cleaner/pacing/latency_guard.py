@@ -4,19 +4,23 @@
     produces, the cleaner idle             their 99th percentile is the quiet p99; the next pass starts
                                            at START
     produces, the cleaner at work          p99 > 2 x quiet p99: half the rate, not below FLOOR
-                                           else: one STEP more, if the cleaner uses its rate
+                                           else, if the cleaner uses its rate: twice the rate up to the
+                                           threshold, one STEP more above it
+
+The threshold is the highest rate that was not too fast since the last one that was. So a pass finds the
+rate that the disk bears within a few windows, and the next pass is there as fast.
 
 At FLOOR the cleaner hardly disturbs produces, so windows at FLOOR count as quiet too: if produces became
 slower for another reason, the guard learns the new latency and raises the rate again.
 
-Source: additive increase and multiplicative decrease as in TCP (RFC 5681); raising the limit only while
-it is used is from RFC 7661.
+Source: slow start, additive increase and multiplicative decrease as in TCP (RFC 5681); raising the limit
+only while it is used is from RFC 7661.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MEGABYTE = 1e6
 START = 100 * MEGABYTE
@@ -56,23 +60,32 @@ class GuardState:
     """Bytes per second that the cleaner may read and write."""
     quiet_p99: float | None = None
     """Seconds; None before the first measurement."""
+    threshold: float = math.inf
+    """The rate up to which a rate is doubled; infinite until one was too fast."""
 
 
 def after_window(state: GuardState, window: LatencyWindow) -> GuardState:
     """Returns the guard's state after a window."""
     if window.produces == 0:
-        return GuardState(rate=math.inf, quiet_p99=state.quiet_p99)
-    rate = min(state.rate, START) if math.isinf(state.rate) else state.rate
+        return replace(state, rate=math.inf)
+    rate = START if math.isinf(state.rate) else state.rate
     if window.produces < JUDGED_PRODUCES_MIN:
-        return GuardState(rate=rate, quiet_p99=state.quiet_p99)
+        return replace(state, rate=rate)
     quiet_p99 = _updated_quiet_p99(state, window)
     if window.cleaner_bytes == 0:
-        return GuardState(rate=START, quiet_p99=quiet_p99)
+        return replace(state, rate=START, quiet_p99=quiet_p99)
     if window.p99_seconds > TOLERANCE * quiet_p99:
-        return GuardState(rate=max(rate / 2, FLOOR), quiet_p99=quiet_p99)
+        rate = max(rate / 2, FLOOR)
+        return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=rate)
     if window.cleaner_bytes >= rate * window.seconds / 2:
-        rate = min(rate + STEP, CEILING)
-    return GuardState(rate=rate, quiet_p99=quiet_p99)
+        rate = _raised(rate, state.threshold)
+    return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=max(state.threshold, rate))
+
+
+def _raised(rate: float, threshold: float) -> float:
+    """Returns the next rate to try."""
+    raised = min(2 * rate, threshold) if rate < threshold else rate + STEP
+    return min(raised, CEILING)
 
 
 def _updated_quiet_p99(state: GuardState, window: LatencyWindow) -> float:

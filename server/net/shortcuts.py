@@ -8,8 +8,8 @@ frame -> shortcut -> answer            sent at the end of the callback
          the connection's task runs the rest; requests that follow are queued
 
 They are also queued if the connection's slice of this turn is over, or if the peer has not taken a large
-answer. A wake-up of the task costs a small request a tenth of its time. A Fetch usually waits for records,
-which requests behind it in the same turn may bring: it is always queued.
+answer. A wake-up of the task costs a small request a tenth of its time. A Fetch usually waits for
+records, which requests behind it in the same turn may bring: it is always queued.
 
 The first step runs in no task, so nothing that it calls may ask for the current one, as
 `asyncio.timeout` does. A test lists the modules that may.

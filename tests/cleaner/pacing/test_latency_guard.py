@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cleaner.pacing.latency_guard import (
     CEILING,
@@ -60,14 +64,36 @@ def test_a_pass_under_traffic_starts_at_the_starting_rate() -> None:
 
 
 def test_produces_that_begin_during_a_pass_bring_it_back_to_the_starting_rate() -> None:
-    assert after(at(math.inf), window()).rate == START + STEP
+    assert after(at(math.inf), window()).rate == 2 * START
     assert after(at(math.inf), window(produces=1)).rate == START
     assert after(at(math.inf), window(10 * QUIET_P99)).rate == START / 2
 
 
 def test_the_rate_is_halved_when_p99_passes_the_tolerance() -> None:
     assert after(at(START), window(TOLERANCE * QUIET_P99 * 1.01)).rate == START / 2
-    assert after(at(START), window(TOLERANCE * QUIET_P99)).rate == START + STEP
+    assert after(at(START), window(TOLERANCE * QUIET_P99)).rate == 2 * START
+
+
+def test_the_rate_doubles_until_it_was_too_fast_and_then_grows_by_steps() -> None:
+    fast = after(at(START), window(), window())
+    assert fast == at(4 * START)
+    slowed = after(fast, window(1.0))
+    assert slowed == replace(at(2 * START), threshold=2 * START)
+    assert after(slowed, window()).rate == 2 * START + STEP
+
+
+def test_the_next_pass_doubles_up_to_what_was_not_too_fast() -> None:
+    slowed = after(at(4 * START), window(1.0), window(), window())
+    next_pass = after(slowed, quiet(), window())
+    assert next_pass.rate == 2 * START
+    assert after(next_pass, window()).rate == 2 * START + 2 * STEP
+    assert after(next_pass, window(), window()).rate == 2 * START + 3 * STEP
+
+
+def test_what_was_too_fast_is_remembered_while_nobody_produces() -> None:
+    slowed = after(at(START), window(1.0))
+    assert after(slowed, nobody()) == replace(slowed, rate=math.inf)
+    assert after(slowed, nobody(), window(produces=1)) == replace(slowed, rate=START)
 
 
 def test_the_rate_never_falls_below_the_floor_nor_rises_above_the_ceiling() -> None:
@@ -113,4 +139,37 @@ def test_a_latency_that_stays_high_at_the_floor_is_not_the_cleaners_and_lets_it_
 def test_without_a_quiet_time_the_first_window_stands_for_it() -> None:
     state = after(GuardState(), window(QUIET_P99))
 
-    assert state == at(START + STEP)
+    assert state == at(2 * START)
+
+
+WINDOWS = st.lists(
+    st.builds(
+        window,
+        st.floats(min_value=0.0, max_value=1.0),
+        produces=st.sampled_from([0, 1, JUDGED_PRODUCES_MIN, 1000]),
+        cleaner_bytes=st.integers(min_value=0, max_value=1 << 31),
+    ),
+    max_size=60,
+)
+
+
+@given(windows=WINDOWS)
+def test_a_rate_above_the_threshold_was_never_too_fast_since(windows: list[LatencyWindow]) -> None:
+    """The model: what each judged window has shown about its rate."""
+    state, fine = GuardState(), math.inf
+    for each in windows:
+        before, state = state, after_window(state, each)
+        assert math.isinf(state.rate) or FLOOR <= state.rate <= CEILING
+        if each.produces < JUDGED_PRODUCES_MIN or each.cleaner_bytes == 0:
+            assert state.threshold == before.threshold
+            continue
+        rate = START if math.isinf(before.rate) else before.rate
+        assert state.quiet_p99 is not None
+        if each.p99_seconds > TOLERANCE * state.quiet_p99:
+            fine = max(rate / 2, FLOOR)
+            assert state.rate == fine
+        else:
+            assert rate <= state.rate <= 2 * max(rate, STEP)
+            assert state.rate <= max(fine, rate + STEP)
+            fine = max(fine, state.rate)
+        assert state.threshold == fine
