@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from bench.base.apache_kafka import NAME as KAFKA
 from bench.base.apache_kafka import kafka_command
@@ -62,7 +62,8 @@ PASS_SECONDS_MAX = 300.0
 PRODUCES_A_SECOND = 1_000
 
 
-class Taken(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Taken:
     """What two passes of one broker have taken, the second one beside produces."""
 
     seconds: float
@@ -71,13 +72,21 @@ class Taken(NamedTuple):
     produce_p99_ms: float
 
 
-NAMES = Taken(
-    "cleaning, from the change of the policy to the end",
-    "cleaning, CPU time",
-    f"cleaning, beside {PRODUCES_A_SECOND} produces/s",
-    f"produce latency p99 at {PRODUCES_A_SECOND}/s beside cleaning, acks=1",
+FIGURES: tuple[tuple[str, str, Callable[[Taken], float]], ...] = (
+    ("cleaning, from the change of the policy to the end", "s", lambda taken: taken.seconds),
+    ("cleaning, CPU time", "s", lambda taken: taken.cpu_seconds),
+    (
+        f"cleaning, beside {PRODUCES_A_SECOND} produces/s",
+        "s",
+        lambda taken: taken.seconds_beside_produces,
+    ),
+    (
+        f"produce latency p99 at {PRODUCES_A_SECOND}/s beside cleaning, acks=1",
+        "ms",
+        lambda taken: taken.produce_p99_ms,
+    ),
 )
-UNITS = Taken("s", "s", "s", "ms")
+"""The name, the unit and the value of each figure."""
 
 
 def cleaning_figures(pairs: int) -> list[Figure]:
@@ -107,11 +116,11 @@ def cleaning_figures(pairs: int) -> list[Figure]:
         of_pairs(
             name,
             unit,
-            [(mine[number], its[number]) for mine, its in taken],
+            [(value(mine), value(its)) for mine, its in taken],
             limit_is=f"{KAFKA} (less is better)",
             note=note,
         )
-        for number, (name, unit) in enumerate(zip(NAMES, UNITS, strict=True))
+        for name, unit, value in FIGURES
     ]
 
 
