@@ -41,7 +41,7 @@ async def test_a_handler_that_holds_the_loop_fails_the_test_and_is_named(
             await served.call(METADATA, 9, MetadataResponse)
             monkeypatch.undo()
 
-    with pytest.raises(HeldLoop, match=r"ms of CPU: Connection\._serve"):
+    with pytest.raises(HeldLoop, match=r"ms of CPU: Connection\.buffer_updated"):
         await ask()
 
 
