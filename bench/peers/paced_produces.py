@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import quantiles
@@ -28,13 +29,13 @@ class PacedProduces:
     def running(self) -> Iterator[None]:
         """Produce until the end of the block, and wait for the last answers."""
         is_over = threading.Event()
-        thread = threading.Thread(target=self._run, args=(is_over,))
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            produces = thread.submit(self._run, is_over)
+            try:
+                yield
+            finally:
+                is_over.set()
+            produces.result()
 
     def percentile_ms(self, percentile: int, *, until: float) -> float:
         """Returns a percentile of those that were due before a moment, in milliseconds."""
@@ -45,8 +46,8 @@ class PacedProduces:
         started, number = time.perf_counter(), 0
         while not is_over.is_set():
             due = started + number / self.a_second
-            while (left := due - time.perf_counter()) > 0:
-                if self.connection.has_answer_within(left):
+            while (left := due - time.perf_counter()) > 0 or self.connection.has_answer_within(0):
+                if left <= 0 or self.connection.has_answer_within(left):
                     self._receive()
             self.connection.send(self.frame)
             self._waiting.append(due)

@@ -23,6 +23,8 @@ SHOWN = (
     "memory, after these loads",
     "cleaning, from the change of the policy to the end",
     "cleaning, CPU time",
+    "cleaning, beside 1000 produces/s",
+    "produce latency p99 at 1000/s beside cleaning, acks=1",
     "produce, one record, 1 connections, acks=1",
     "produce, one record, 16 connections, acks=1",
     "produce, one record, 1000 connections, acks=1",

@@ -7,8 +7,9 @@
                                            else, if the cleaner uses its rate: twice the rate up to the
                                            threshold, one STEP more above it
 
-The threshold is the highest rate that was not too fast since the last one that was. So a pass finds the
-rate that the disk bears within a few windows, and the next pass is there as fast.
+The threshold is half of the last rate that was too fast, or the highest rate that was not, since. So a
+pass finds a rate that the disk bears within a few windows, and so does the next one. A pass without
+producers has no rate: when they begin, its first window shows nothing about one.
 
 At FLOOR the cleaner hardly disturbs produces, so windows at FLOOR count as quiet too: if produces became
 slower for another reason, the guard learns the new latency and raises the rate again.
@@ -61,7 +62,7 @@ class GuardState:
     quiet_p99: float | None = None
     """Seconds; None before the first measurement."""
     threshold: float = math.inf
-    """The rate up to which a rate is doubled; infinite until one was too fast."""
+    """The rate up to which a rate doubles; infinite until one was too fast."""
 
 
 def after_window(state: GuardState, window: LatencyWindow) -> GuardState:
@@ -76,16 +77,13 @@ def after_window(state: GuardState, window: LatencyWindow) -> GuardState:
         return replace(state, rate=START, quiet_p99=quiet_p99)
     if window.p99_seconds > TOLERANCE * quiet_p99:
         rate = max(rate / 2, FLOOR)
-        return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=rate)
-    if window.cleaner_bytes >= rate * window.seconds / 2:
-        rate = _raised(rate, state.threshold)
-    return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=max(state.threshold, rate))
-
-
-def _raised(rate: float, threshold: float) -> float:
-    """Returns the next rate to try."""
+        threshold = state.threshold if math.isinf(state.rate) else rate
+        return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=threshold)
+    if window.cleaner_bytes < rate * window.seconds / 2:
+        return replace(state, rate=rate, quiet_p99=quiet_p99)
+    threshold = max(state.threshold, rate)
     raised = min(2 * rate, threshold) if rate < threshold else rate + STEP
-    return min(raised, CEILING)
+    return GuardState(rate=min(raised, CEILING), quiet_p99=quiet_p99, threshold=threshold)
 
 
 def _updated_quiet_p99(state: GuardState, window: LatencyWindow) -> float:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.net.answer_sender")
 
 TOGETHER_MIN = 4
-"""In a turn with fewer requests, the loop sends the answers."""
+"""After a turn with fewer requests, the loop sends the answers."""
 
 SLOTS = 1024
 """How many answers the thread may have. They take a mebibyte in all, and do not count as memory for
@@ -53,8 +53,8 @@ class AnswerSender:
         self._turns = turns
         self._loop = loop
         self._together_min = together_min
-        # State: without a thread, the loop sends everything. If answers were put since it was last
-        # woken, it wakes at the end of the turn.
+        # State: without a thread, the loop sends everything. If answers were put in this turn, the
+        # thread wakes at its end.
         self._thread = _started_thread()
         self._put_since_wake = 0
         self._wakes_at_end = False
@@ -109,7 +109,7 @@ class AnswerSender:
         self._wakes_at_end = False
         self._wake()
         if self._thread is not None:
-            # Frees the slots of all answers that are sent.
+            # Frees the slots of the answers that are sent already, of earlier turns above all.
             _return_unsent(self._thread)
 
     def _on_event(self) -> None:

@@ -421,7 +421,8 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as request:
             self.close(str(request))
             reply = None
-        except Exception:  # noqa: BLE001 - close this connection and let the others continue
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - close this connection only
+            # Nothing cancels the serving task, so what the request waits for was cancelled. Else,
             # dispatch turns a handler's exceptions into answers, so this is a bug in dispatch.
             _log.exception("%s: request failed", self)
             self.close("a request failed unexpectedly")

@@ -48,7 +48,7 @@ class Shortcut(Protocol[D]):
         then nothing has happened."""
 
     def waits_for_others(self, frame: bytearray) -> bool:
-        """Returns whether this request usually waits for those of other clients."""
+        """Returns whether this request usually waits for other requests."""
 
     def complete_now(self, done: D) -> list[Part] | None:
         """Returns the answer, and counts the request; None if the answer has to wait for the disk."""

@@ -133,6 +133,10 @@ class Shortcuts:
             waiting_for = running.send(None)
         except StopIteration:
             return
+        if waiting_for is not None:
+            # Only a task may leave this set, which it clears at once: until the connection's task waits,
+            # another request may wait for the same future.
+            waiting_for._asyncio_future_blocking = False
         self._connection.continue_with(_continued(running, waiting_for), answer)
 
     def send(self) -> bool:
@@ -170,7 +174,10 @@ class Shortcuts:
 
 @types.coroutine
 def _continued(running: Coroutine[Any, Any, None], waiting_for: Any) -> Generator[Any, Any, None]:
-    """Await a coroutine that has begun and waits for `waiting_for`."""
+    """Await a coroutine that has begun and waits for a future, or for the next turn if that is None."""
+    if waiting_for is not None:
+        # A task takes only a future that says so, as if it had been awaited just now.
+        waiting_for._asyncio_future_blocking = True
     try:
         while True:
             try:

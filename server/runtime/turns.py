@@ -50,14 +50,14 @@ class Turns:
         self._number = 0
         self._receives = 0
         self.receives_before = 0
-        """How many sockets brought requests in the last turn that had any, before this one. It may be
-        long ago."""
+        """How many receives brought requests to connections that were free, in the last turn that had
+        any, before this one. It may be long ago."""
 
     def received(self, loop: asyncio.AbstractEventLoop) -> int:
-        """Count a socket that brought requests in this turn.
+        """Count a receive that brought requests to a connection without any.
 
-        Returns a number that is the same for all callbacks of one turn of the loop: a socket may be read
-        many times in one turn, and then counts each time.
+        Returns a number that is the same for all callbacks of one turn of the loop. A socket may be read
+        many times in one turn, and counts each time.
         """
         if not self._receives:
             loop.call_soon(self._end_turn)

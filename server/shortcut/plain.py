@@ -41,7 +41,7 @@ class PlainRequests:
         return self._fetch.read(frame, connection) if api_key == ApiKey.FETCH else None
 
     def waits_for_others(self, frame: bytearray) -> bool:
-        """Returns whether this request usually waits for those of other clients."""
+        """Returns whether this request usually waits for other requests: a Fetch does, for records."""
         return len(frame) > API_KEY_AT and frame[API_KEY_AT] == ApiKey.FETCH
 
     def complete_now(self, done: Done | list[Part]) -> list[Part] | None:

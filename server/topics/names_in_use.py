@@ -38,15 +38,11 @@ class NamesInUse:
         """
         keys = {collision_key(name) for name in names}
         loop = asyncio.get_running_loop()
-        while True:
-            left_s = until_s - loop.time()
-            if left_s <= 0:
-                raise TimeoutError
-            others = {self._users[key] for key in keys if key in self._users}
-            if not others:
-                break
-            # Not `asyncio.timeout`: the first step of a request runs in no task (`shortcuts.py`).
-            await asyncio.wait(others, timeout=None if until_s == FOR_EVER else left_s)
+        if loop.time() >= until_s:
+            raise TimeoutError
+        async with asyncio.timeout_at(None if until_s == FOR_EVER else until_s):
+            while others := {self._users[key] for key in keys if key in self._users}:
+                await asyncio.wait(others)
         mine: asyncio.Future[None] = loop.create_future()
         self._users |= dict.fromkeys(keys, mine)
         try:

@@ -158,7 +158,7 @@ async def test_the_outbox_gets_back_what_was_not_sent(load: Load, thread: FakeSe
     await until(lambda: owner.returned == [(b"rest", 0)])
 
 
-async def test_the_slots_of_each_turn_are_freed_at_its_end(
+async def test_the_end_of_a_turn_frees_the_slots_of_answers_that_are_sent(
     load: Load, thread: FakeSendThread
 ) -> None:
     await load.turn(BUSY)

@@ -96,6 +96,51 @@ async def test_a_request_sees_the_exception_of_what_it_waited_for() -> None:
         assert await client.receive_frame() == b"seen"
 
 
+async def test_requests_of_two_connections_may_wait_for_the_same_future() -> None:
+    shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting: list[bytes] = []
+
+    async def handle(frame: bytearray, _: Connection) -> Reply:
+        waiting.append(bytes(frame))
+        if len(waiting) == 2:
+            asyncio.get_running_loop().call_later(0.001, shared.set_result, None)
+        await shared
+        return [framed(bytes(frame))]
+
+    async with serving(handle) as server:
+        clients = [await server.connect() for _ in range(2)]
+        await until(lambda: len(server.shared.connections) == 2)
+        connections = list(server.shared.connections)
+        await until(lambda: all(each.is_free for each in connections))
+        for number, connection in enumerate(connections):
+            data = framed(b"request %d" % number)
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+        assert sorted([await client.receive_frame() for client in clients]) == [
+            b"request 0",
+            b"request 1",
+        ]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_request_whose_future_was_cancelled_closes_the_connection_and_holds_nothing(
+    waits: bool,
+) -> None:
+    async def handle(_: bytearray, __: Connection) -> Reply:
+        if waits:
+            await asyncio.sleep(0)
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        await cancelled
+        return None
+
+    async with serving(handle) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"request"))
+        assert await client.is_closed()
+        await until(lambda: server.shared.memory.held_bytes == 0)
+
+
 async def test_a_pause_begins_with_the_next_request() -> None:
     begun: list[bytes] = []
 
@@ -149,18 +194,18 @@ async def test_a_connection_that_is_finished_by_its_first_step_answers_and_close
 
 
 async def test_a_stop_waits_for_a_request_that_has_begun() -> None:
-    gate = asyncio.Event()
+    gate, begun = asyncio.Event(), list[bytes]()
 
     async def handle(frame: bytearray, _: Connection) -> Reply:
+        begun.append(bytes(frame))
         await gate.wait()
         return [framed(bytes(frame))]
 
     async with serving(handle) as server:
         client = await server.connect()
         client.send_bytes(framed(b"begun"))
-        await until(lambda: bool(server.shared.connections))
+        await until(lambda: bool(begun))
         (connection,) = server.shared.connections
-        await until(lambda: not connection.is_free)
         stopping = asyncio.create_task(connection.stop())
         await asyncio.sleep(0)
         assert not stopping.done()
@@ -169,7 +214,9 @@ async def test_a_stop_waits_for_a_request_that_has_begun() -> None:
         await stopping
 
 
-KINDS = ("at once", "waits", "waits twice", "later", "later and waits", "none", "large", "slice")
+KINDS = (
+    "at once", "waits", "waits twice", "later", "later and waits", "none", "large", "slice", "throttle",
+)  # fmt: skip
 
 
 @settings(max_examples=40, deadline=None)
@@ -193,7 +240,10 @@ async def play(kinds: list[str], choices: random.Random) -> None:
         for _ in range(kind.count("waits") + kind.count("twice")):
             await asyncio.sleep(0)
         if kind == "slice":
-            connection._pace._until_s = 0
+            assert connection._shortcuts is not None
+            connection._pace._until_s = connection._shortcuts._pace._until_s = 0
+        elif kind == "throttle":
+            connection.throttle(0.001)
         events.append(("end", number))
         answer: list[Part] = [framed(bytes(frame) + bytes(LARGE if kind == "large" else 0))]
         if not kind.startswith("later"):
