@@ -37,9 +37,9 @@ class PacedProduces:
                 is_over.set()
             produces.result()
 
-    def percentile_ms(self, percentile: int, *, until: float) -> float:
-        """Returns a percentile of those that were due before a moment, in milliseconds."""
-        seconds = [took for due, took in self.taken if due < until]
+    def percentile_ms(self, percentile: int, *, since: float, until: float) -> float:
+        """Returns a percentile of those that were due between two moments, in milliseconds."""
+        seconds = [took for due, took in self.taken if since <= due < until]
         return 1e3 * quantiles(seconds, n=100)[percentile - 1]
 
     def _run(self, is_over: threading.Event) -> None:

@@ -6,10 +6,11 @@
     produces, the cleaner at work          p99 > 2 x quiet p99: half the rate, not below FLOOR
                                            else, if the cleaner uses its rate: twice the rate up to the
                                            threshold, one STEP more above it
+    produces begin beside a pass           START; this window shows nothing
 
 The threshold is half of the last rate that was too fast, or the highest rate that was not, since. So a
-pass finds a rate that the disk bears within a few windows, and so does the next one. A pass without
-producers has no rate: when they begin, its first window shows nothing about one.
+pass finds a rate that the disk bears within a few windows. Without a quiet time to compare with, the
+rate grows by STEPs only.
 
 At FLOOR the cleaner hardly disturbs produces, so windows at FLOOR count as quiet too: if produces became
 slower for another reason, the guard learns the new latency and raises the rate again.
@@ -61,6 +62,8 @@ class GuardState:
     """Bytes per second that the cleaner may read and write."""
     quiet_p99: float | None = None
     """Seconds; None before the first measurement."""
+    is_quiet_known: bool = False
+    """Whether the cleaner rested in one of the measurements of quiet_p99."""
     threshold: float = math.inf
     """The rate up to which a rate doubles; infinite until one was too fast."""
 
@@ -69,21 +72,30 @@ def after_window(state: GuardState, window: LatencyWindow) -> GuardState:
     """Returns the guard's state after a window."""
     if window.produces == 0:
         return replace(state, rate=math.inf)
-    rate = START if math.isinf(state.rate) else state.rate
+    is_resting, is_unlimited = window.cleaner_bytes == 0, math.isinf(state.rate)
     if window.produces < JUDGED_PRODUCES_MIN:
-        return replace(state, rate=rate)
-    quiet_p99 = _updated_quiet_p99(state, window)
-    if window.cleaner_bytes == 0:
-        return replace(state, rate=START, quiet_p99=quiet_p99)
-    if window.p99_seconds > TOLERANCE * quiet_p99:
+        return replace(state, rate=START) if is_unlimited else state
+    if is_unlimited and not is_resting:
+        return replace(state, rate=START)
+    state = replace(state, quiet_p99=_updated_quiet_p99(state, window))
+    if is_resting:
+        return replace(state, rate=START, is_quiet_known=True)
+    return _judged(state, window)
+
+
+def _judged(state: GuardState, window: LatencyWindow) -> GuardState:
+    """Returns the state after a window beside a cleaner that had a rate."""
+    assert state.quiet_p99 is not None
+    rate = state.rate
+    if window.p99_seconds > TOLERANCE * state.quiet_p99:
         rate = max(rate / 2, FLOOR)
-        threshold = state.threshold if math.isinf(state.rate) else rate
-        return GuardState(rate=rate, quiet_p99=quiet_p99, threshold=threshold)
+        return replace(state, rate=rate, threshold=rate)
     if window.cleaner_bytes < rate * window.seconds / 2:
-        return replace(state, rate=rate, quiet_p99=quiet_p99)
+        return state
     threshold = max(state.threshold, rate)
-    raised = min(2 * rate, threshold) if rate < threshold else rate + STEP
-    return GuardState(rate=min(raised, CEILING), quiet_p99=quiet_p99, threshold=threshold)
+    doubles = state.is_quiet_known and rate < threshold
+    raised = min(2 * rate, threshold) if doubles else rate + STEP
+    return replace(state, rate=min(raised, CEILING), threshold=threshold)
 
 
 def _updated_quiet_p99(state: GuardState, window: LatencyWindow) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from cleaner.pacing.latency_guard import GuardState, LatencyWindow, after_window
 from metrics.cleaner_probe import CleanerCounts
@@ -69,7 +70,7 @@ class LatencyWatch:
         """Turn the guard on, or off: then the cleaner goes as fast as its budgets allow."""
         self._is_enabled = is_enabled
         if not is_enabled:
-            self._decide(GuardState(quiet_p99=self._state.quiet_p99))
+            self._decide(replace(self._state, rate=math.inf))
 
     async def stop(self) -> None:
         """Stop measuring; the rate stays as it is."""

@@ -422,8 +422,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(request))
             reply = None
         except (Exception, asyncio.CancelledError):  # noqa: BLE001 - close this connection only
-            # Nothing cancels the serving task, so what the request waits for was cancelled. Else,
-            # dispatch turns a handler's exceptions into answers, so this is a bug in dispatch.
+            # A cancellation is that of what the request waits for: nothing cancels the serving task. Any
+            # other exception is a bug in dispatch, which turns those of handlers into answers.
             _log.exception("%s: request failed", self)
             self.close("a request failed unexpectedly")
             reply = None

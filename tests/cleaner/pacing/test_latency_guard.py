@@ -44,7 +44,7 @@ def nobody() -> LatencyWindow:
 
 
 def at(rate: float) -> GuardState:
-    return GuardState(rate=rate, quiet_p99=QUIET_P99)
+    return GuardState(rate=rate, quiet_p99=QUIET_P99, is_quiet_known=True)
 
 
 def after(state: GuardState, *windows: LatencyWindow) -> GuardState:
@@ -64,9 +64,10 @@ def test_a_pass_under_traffic_starts_at_the_starting_rate() -> None:
 
 
 def test_produces_that_begin_during_a_pass_bring_it_back_to_the_starting_rate() -> None:
-    assert after(at(math.inf), window()).rate == 2 * START
-    assert after(at(math.inf), window(produces=1)).rate == START
-    assert after(at(math.inf), window(10 * QUIET_P99)).rate == START / 2
+    """What they saw beside a pass without a limit says nothing about a rate, nor about quiet time."""
+    for begun in (window(), window(produces=1), window(10 * QUIET_P99), window(QUIET_P99 / 10)):
+        assert after(at(math.inf), begun) == at(START)
+        assert after(GuardState(), begun) == GuardState(rate=START)
 
 
 def test_the_rate_is_halved_when_p99_passes_the_tolerance() -> None:
@@ -95,12 +96,6 @@ def test_a_rate_that_was_not_used_does_not_count_as_fine() -> None:
     slowed = after(at(START), *[window(1.0)] * 5)
     unused = after(slowed, quiet(), window(cleaner_bytes=1))
     assert unused == replace(at(START), threshold=FLOOR)
-
-
-def test_what_produces_saw_beside_a_pass_without_a_limit_says_nothing_about_a_rate() -> None:
-    begun = after(at(math.inf), window(1.0))
-    assert begun == at(START / 2)
-    assert after(begun, window(), window(), window()).rate == 4 * START
 
 
 def test_what_was_too_fast_is_remembered_while_nobody_produces() -> None:
@@ -149,10 +144,20 @@ def test_a_latency_that_stays_high_at_the_floor_is_not_the_cleaners_and_lets_it_
     assert state.rate > FLOOR
 
 
-def test_without_a_quiet_time_the_first_window_stands_for_it() -> None:
-    state = after(GuardState(), window(QUIET_P99))
+def test_without_a_quiet_time_the_first_window_stands_for_it_and_the_rate_grows_by_steps() -> None:
+    state = after(GuardState(), window(), window(QUIET_P99), window(QUIET_P99))
+    assert state == GuardState(rate=START + 2 * STEP, quiet_p99=QUIET_P99)
+    assert after(state, quiet(), window()).rate == 2 * START
 
-    assert state == at(2 * START)
+
+def test_a_start_beside_a_backlog_is_not_judged_by_what_the_backlog_did() -> None:
+    """Produces take 100 ms beside a pass without a limit, and as long as alone up to 300 MB/s."""
+    state, rates = GuardState(), []
+    for _ in range(300):
+        p99 = QUIET_P99 * (100 if state.rate > 300e6 else 1)
+        state = after_window(state, window(p99))
+        rates.append(state.rate)
+    assert all(rate <= 300e6 + STEP for rate in rates)
 
 
 @given(

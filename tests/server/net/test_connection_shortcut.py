@@ -64,7 +64,10 @@ async def slow_echo(frame: bytearray, connection: Connection) -> Reply:
     return await echo(frame, connection)
 
 
-async def test_answers_leave_in_the_order_of_their_requests() -> None:
+async def test_answers_leave_in_the_order_of_their_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 60.0)
     steered = Steered()
     sent = [b"!now 1", b"!wait 2", b"!now 3", b"slow 4", b"!now 5"]
     async with serving(slow_echo, shortcut=steered) as server:
@@ -137,7 +140,10 @@ async def test_a_request_does_not_overtake_one_that_runs() -> None:
     assert steered.taken == []
 
 
-async def test_a_request_that_ends_with_its_first_step_lets_the_next_one_skip_the_queue() -> None:
+async def test_a_request_that_ends_with_its_first_step_lets_the_next_one_skip_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 60.0)
     steered = Steered()
     async with serving(echo, shortcut=steered) as server:
         client = await server.connect()

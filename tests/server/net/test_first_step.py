@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from server.net.connection import CloseConnection, Connection
 from server.net.send_queue import Part
 from server.net.shared import Reply
+from server.runtime import turns
 from tests.harness.connection_server import framed, serving, until
 from tests.harness.raw_client import RawClient
 
@@ -47,7 +48,8 @@ async def test_the_connections_task_runs_only_what_waits() -> None:
             assert seen == in_tasks
 
 
-async def test_a_request_behind_one_that_waits_is_queued() -> None:
+async def test_a_request_behind_one_that_waits_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 60.0)
     seen: list[bool] = []
     async with serving(numbers_of_tasks(seen)) as server:
         client = await server.connect()
