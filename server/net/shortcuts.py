@@ -27,7 +27,7 @@ from protocol.wire.frame import FrameBuffer
 from server.net.replies import Answer, Replies, is_small
 from server.net.send_queue import Part
 from server.net.shared import Shortcut
-from server.runtime.turns import Pace, Turns
+from server.runtime.turns import Pace, Turns, continued
 from storage.threads import loop_thread
 
 if TYPE_CHECKING:
@@ -178,13 +178,4 @@ def _continued(running: Coroutine[Any, Any, None], waiting_for: Any) -> Generato
     if waiting_for is not None:
         # A task takes only a future that says so, as if it had been awaited just now.
         waiting_for._asyncio_future_blocking = True
-    try:
-        while True:
-            try:
-                result = yield waiting_for
-            except BaseException as error:  # noqa: BLE001 - a cancellation, which the coroutine may handle
-                waiting_for = running.throw(error)
-            else:
-                waiting_for = running.send(result)
-    except StopIteration:
-        return
+    yield from continued(running, waiting_for)

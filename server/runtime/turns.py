@@ -22,7 +22,7 @@ import asyncio
 import time
 import types
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 from storage.threads import loop_thread
@@ -192,16 +192,37 @@ def in_slices(work: Awaitable[T], pace: Pace) -> Generator[Any, Any, T]:
     """Await `work`, and begin a new slice of its request whenever the loop resumes it."""
     steps = work.__await__()
     try:
-        wait = next(steps)
+        waiting_for = next(steps)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
+    result: T = yield from continued(steps, waiting_for, on_resume=pace.begin)
+    return result
+
+
+def continued(
+    steps: Generator[Any, Any, T] | Coroutine[Any, Any, T],
+    waiting_for: Any,
+    *,
+    on_resume: Callable[[], None] | None = None,
+) -> Generator[Any, Any, T]:
+    """Run the rest of an awaitable whose first step waits for `waiting_for`. Returns its result.
+
+    Args:
+        on_resume: called whenever the loop resumes it.
+    """
+    try:
         while True:
             try:
-                result = yield wait
-            except BaseException as error:  # noqa: BLE001 - a cancellation, which `work` may handle
-                pace.begin()
-                wait = steps.throw(error)
+                result = yield waiting_for
+            except BaseException as error:  # noqa: BLE001 - a cancellation, which it may handle
+                if on_resume is not None:
+                    on_resume()
+                waiting_for = steps.throw(error)
             else:
-                pace.begin()
-                wait = steps.send(result)
+                if on_resume is not None:
+                    on_resume()
+                waiting_for = steps.send(result)
     except StopIteration as ended:
         value: T = ended.value
         return value
