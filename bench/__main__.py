@@ -42,6 +42,7 @@ from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
+from bench.clients.two_brokers import two_broker_figures
 from bench.peers.rows import peer_figures, quick_peer_figures
 from bench.replog.placements import placement_figures
 from bench.replog.snapshotters import snapshotter_figures
@@ -78,6 +79,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "tls": tls_throughput_figures,
     "compressed": compressed_figures,
     "group_commit": group_commit_figures,
+    "two_brokers": two_broker_figures,
     "kernel": kernel_figures,
     "cleaning": lambda pairs: [*pass_figures(pairs), *workers_figures(pairs)],
     "copy_runs": copy_figures,

@@ -18,7 +18,16 @@ READ_BYTES = 64 << 10
 def closed_loop(
     port: int, frames: Sequence[bytes], tls: ssl.SSLContext | None = None
 ) -> Iterator[Callable[[int], float]]:
-    """Open a connection for each frame; each sends its frame again as soon as it is answered.
+    """Open a connection for each frame, as `closed_loops` does, all to one server."""
+    with closed_loops([(port, frame) for frame in frames], tls) as rate:
+        yield rate
+
+
+@contextmanager
+def closed_loops(
+    requests: Sequence[tuple[int, bytes]], tls: ssl.SSLContext | None = None
+) -> Iterator[Callable[[int], float]]:
+    """Open a connection for each frame to its port; each sends its frame again once it is answered.
 
     All answers to a frame have the same size. Yields a function that waits for so many answers and
     returns how many of them arrive in a second.
@@ -27,7 +36,7 @@ def closed_loop(
         poll = select.epoll()
         stack.callback(poll.close)
         clients = dict[int, _Client]()
-        for frame in frames:
+        for port, frame in requests:
             connection = stack.enter_context(closing(socket_to(port, tls)))
             # Answered before the next one connects: the queue of a listener is short, and a client that
             # finds it full waits for a second.

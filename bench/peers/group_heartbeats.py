@@ -38,13 +38,13 @@ def heartbeats_figure(servers: Comparison, *, members: int) -> Figure:
 
     def rate(peer: Peer) -> float:
         with topic_on(peer.port, "delete", tls=peer.tls) as name:
-            frames = _stable_group(peer, name, members)
+            frames = stable_group(peer, name, members)
             return loaded_rate(peer, frames, servers.effort.seconds)
 
     return servers.figure(f"heartbeats, one group of {members} members", "requests/s", rate)
 
 
-def _stable_group(peer: Peer, group: str, count: int) -> list[bytes]:
+def stable_group(peer: Peer, group: str, count: int) -> list[bytes]:
     """Let so many members join a group and get an assignment. Returns the heartbeat of each."""
     create_offsets_topic(peer, group)
     listed = frame_of(ListGroupsRequest(), LIST_VERSION)
