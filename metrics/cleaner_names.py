@@ -147,6 +147,10 @@ CLEANER_WRITTEN = Metric.counter(
 CLEANER_RECORDS = Metric.counter(
     "kompakt_cleaner_records_total", "Records that passes kept or dropped, by reason.", "verdict"
 )
+CLEANER_OUTRANKED = Metric.counter(
+    "kompakt_cleaner_outranked_records_total",
+    "Superseded records after the one that outranks them (compaction.strategy): writers race.",
+)
 CLEANER_RECLAIMED = Metric.counter(
     "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes freed."
 )

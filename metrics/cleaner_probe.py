@@ -27,6 +27,8 @@ class CompletedPass(Protocol):
     @property
     def records_by_verdict(self) -> Mapping[str, int]: ...
     @property
+    def outranked(self) -> int: ...
+    @property
     def keys_mapped(self) -> int: ...
     @property
     def keys_capacity(self) -> int: ...
@@ -98,6 +100,7 @@ class CleanerCounts:
         "guard_quiet_p99",
         "last_passes",
         "leases",
+        "outranked_total",
         "partitions",
         "pass_seconds",
         "passes_by_result",
@@ -128,6 +131,7 @@ class CleanerCounts:
         self.segments_untouched_total = 0
         self.sidecars_built_total = 0
         self.passes_by_result = dict(NO_PASSES)
+        self.outranked_total = 0
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
         self.last_passes: deque[CompletedPass] = deque(maxlen=max(threads, 1))
@@ -200,6 +204,7 @@ class CleanerCounts:
         self.bytes_untouched_total += report.bytes_untouched
         self.segments_untouched_total += report.segments_untouched
         self.sidecars_built_total += report.sidecars_built
+        self.outranked_total += report.outranked
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from cleaner.inspect.rehearsed_segment import rehearsed_view, scratch_files
-from cleaner.inspect.unswapped_log import UnswappedLog
+from cleaner.inspect.unswapped_log import NewSegment, UnswappedLog
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
@@ -28,7 +28,6 @@ from cleaner.pacing.throttle import IoRates
 from cleaner.passes.clean import clean
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.report import GroupReport, PassReport
-from protocol.wire.numbers import Offset
 from storage.files.null_files import NullFileSystem
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.log import PartitionLog
@@ -67,12 +66,12 @@ class DryMeter(PassMeter):
             self.check()
 
 
-def null_segments(log: PartitionLog) -> Callable[[Offset], CleanedSegmentWriter]:
+def null_segments(log: PartitionLog) -> NewSegment:
     """Returns a factory of output segments that keep only their sizes."""
     fs, versions = NullFileSystem(), count(1)
     directory, hash_key = log.directory, log.identity.hash_key
-    return lambda base_offset: CleanedSegmentWriter(
-        fs, directory, base_offset, next(versions), hash_key
+    return lambda base_offset, strategy: CleanedSegmentWriter(
+        fs, directory, base_offset, next(versions), hash_key, strategy
     )
 
 

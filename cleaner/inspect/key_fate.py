@@ -25,7 +25,7 @@ def fate(
     Args:
         view: the log, `as_if_rolled`.
         hits: the last records of the key, by offset.
-        last: the key's current record: the last of `hits` in no open or aborted transaction.
+        last: the key's current record: it outranks the other hits in no open or aborted transaction.
         count: number of records of the key; more than `hits` if that list was cut.
         hold: which tombstones stay.
     """
@@ -39,14 +39,19 @@ def fate(
     undecided = [hit for hit in hits if hit.decision is Decision.OPEN]
     aborted = sum(hit.decision is Decision.ABORTED for hit in hits)
     if last is not None:
-        passed_over = sum(
-            hit.decision not in COUNTING_DECISIONS for hit in hits if hit.offset < last.offset
-        )
-        older = count - sum(hit.offset >= last.offset for hit in hits) - passed_over
+        lost = [hit for hit in hits if hit is not last and hit.decision in COUNTING_DECISIONS]
+        outranked = [hit.offset for hit in lost if hit.offset > last.offset]
+        older = count - len(hits) + len(lost) - len(outranked)
         if older:
             yield (
                 f"{_records(older, 'superseded ')} with the first pass that reaches offset"
                 f" {last.offset}; the log is clean up to {view.clean_offset}"
+            )
+        if outranked:
+            yield (
+                f"{_records(len(outranked), 'outranked ')} with the first pass that reaches offset"
+                f" {outranked[-1]} and does not end there: by {view.config.strategy}, the record at"
+                f" offset {last.offset} is the key's last value"
             )
         yield from _fate_of_last(view, last, now_ms, hold)
     if undecided:

@@ -21,6 +21,7 @@ from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
 from cleaner.rules.hold import NO_HOLD, Hold
+from cleaner.rules.latest import wins
 from cleaner.rules.step import Decision, KeyHit, ReadStep
 from storage.files.errors import DamagedSidecar, MissingFile
 from storage.formats.key_sidecar import KeySidecar
@@ -31,6 +32,9 @@ from storage.log.cleaning_view import CleanableSegment, CleaningView
 HITS_MAX = 1000
 """Only the last records of a key, up to this number, are listed."""
 
+RANKED_HITS_MAX = 100_000
+"""Where records have versions, so many are compared to find the current one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
@@ -40,7 +44,7 @@ class KeyRecord:
     segment_base_offset: int
     segment_file_version: int
     superseded_by: int | None
-    """The offset of the key's current record, if that is a later one."""
+    """The offset of the key's current record, if that outranks this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +87,12 @@ def find_key(
     """
     distrusted: set[int] = set()
     while True:
+        strategy = view.config.strategy
         finder = KeyFinder(
-            key, decompressed_bytes_max=settings.decompressed_bytes_max, hits_max=HITS_MAX
+            key,
+            decompressed_bytes_max=settings.decompressed_bytes_max,
+            hits_max=RANKED_HITS_MAX if strategy.has_versions else HITS_MAX,
+            strategy=strategy,
         )
         try:
             _search(view, finder, settings, meter, distrusted)
@@ -101,9 +109,7 @@ def _search(
     meter: PassMeter,
     distrusted: Container[int],
 ) -> None:
-    sources = [
-        (segment, _sidecar_of(segment, view.hash_key, distrusted)) for segment in view.segments
-    ]
+    sources = [(segment, _sidecar_of(segment, view, distrusted)) for segment in view.segments]
     size = sum(sidecar.size if sidecar else segment.row.size for segment, sidecar in sources)
     meter.progress.expect_left(Phase.SEARCH, size)
     meter.progress.enter(Phase.SEARCH)
@@ -116,13 +122,13 @@ def _search(
 
 
 def _sidecar_of(
-    segment: CleanableSegment, hash_key: bytes, distrusted: Container[int]
+    segment: CleanableSegment, view: CleaningView, distrusted: Container[int]
 ) -> KeySidecar | None:
     """Returns the sidecar if it exists and its header is valid; a damaged one is left in place."""
     if segment.row.base_offset in distrusted:
         return None
     with suppress(MissingFile, DamagedSidecar):
-        return segment.open_key_sidecar(hash_key)
+        return segment.open_key_sidecar(view.hash_key, view.config.strategy)
     return None
 
 
@@ -143,13 +149,13 @@ def key_history(
 ) -> KeyHistory:
     """Returns the history of a key from its hits. Pure."""
     hits = [_assume_committed(hit, view.clean_offset) for hit in hits]
-    last = _last_counting(hits)
+    last = _current(hits)
     tombstone = last if last is not None and last.value_bytes is None else None
     return KeyHistory(
         topic_partition=view.topic_partition,
         key=key,
         count=count,
-        records=tuple(_records(view.sealed_rows, hits, last)),
+        records=tuple(_records(view.sealed_rows, hits[-HITS_MAX:], last)),
         tombstone_offset=tombstone.offset if tombstone else None,
         tombstone_goes_at_ms=tombstone.delete_horizon_ms if tombstone else None,
         fate=tuple(fate(view, hits, last, count, now_ms, hold)),
@@ -163,8 +169,10 @@ def _assume_committed(hit: KeyHit, clean_offset: int) -> KeyHit:
     return hit
 
 
-def _last_counting(hits: Sequence[KeyHit]) -> KeyHit | None:
-    return next((hit for hit in reversed(hits) if hit.decision in COUNTING_DECISIONS), None)
+def _current(hits: Sequence[KeyHit]) -> KeyHit | None:
+    """Returns the hit that outranks the others in no open or aborted transaction."""
+    counting = (hit for hit in hits if hit.decision in COUNTING_DECISIONS)
+    return max(counting, key=lambda hit: hit.rank, default=None)
 
 
 def _records(
@@ -177,5 +185,5 @@ def _records(
             hit=hit,
             segment_base_offset=row.base_offset,
             segment_file_version=row.file_version,
-            superseded_by=last.offset if last is not None and hit.offset < last.offset else None,
+            superseded_by=last.offset if last is not None and wins(last.rank, hit.rank) else None,
         )

@@ -79,7 +79,11 @@ def log_digest(
     end = stable_end(view.log_start_offset, view.last_stable_offset, end_offset)
     settings = replace(settings, verify=True)
     return run_with_sidecars(
-        view.hash_key, settings, meter, lambda index: _execute(view, end, settings, index, meter)
+        view.hash_key,
+        settings,
+        meter,
+        lambda index: _execute(view, end, settings, index, meter),
+        strategy=view.config.strategy,
     )
 
 
@@ -122,6 +126,8 @@ def _execute(
         start_offset=start_offset,
         end_offset=end_offset,
         transactions=_transactions_of(view, indexed),
+        strategy=view.config.strategy,
+        log_start_offset=start_offset if view.config.strategy.has_versions else 0,
     )
     log_sum = LogSum(
         view.hash_key,
@@ -163,13 +169,14 @@ def _sum_all(
 ) -> None:
     """Window by window: mark the superseded records, and sum the others."""
     meter.progress.expect_left(Phase.DIGEST, sum(each.recopied_bytes for each in segments))
-    spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
-    parts = KeyParts(section, map_beside_marks(hash_key, segments, spans, settings))
+    strategy = section.strategy
+    spans = windows([each.totals.entries for each in segments], settings.marks_bytes, strategy)
+    parts = KeyParts(section, map_beside_marks(hash_key, segments, spans, settings, strategy))
     verifier = PassVerifier(settings, meter=meter, monotonic=lambda: 0.0)
     left = MarkLeft(meter.progress)
     for number, span in enumerate(spans, 1):
-        window, to_map = segments[span], scan_bytes(segments) * (len(spans) - number)
-        left.begin_window(scan_bytes(segments[span.stop :]) + to_map)
+        window, to_map = segments[span], section.scan_bytes * (len(spans) - number)
+        left.begin_window(scan_bytes(segments[span.stop :], strategy) + to_map)
         marked = mark_window(window, section, parts, verifier, report_left=left.report)
         meter.progress.enter(Phase.DIGEST)
         for segment, its in zip(window, marked, strict=True):

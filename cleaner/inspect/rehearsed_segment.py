@@ -8,6 +8,7 @@ from storage.files.errors import DamagedSidecar, MissingFile
 from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import KEYS, join, segment_file
 from storage.files.scratch_files import ScratchFileSystem
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeySidecar
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.log.log import PartitionLog
@@ -30,7 +31,9 @@ class RehearsedSegment(CleanableSegment):
 
     rehearsal: Rehearsal
 
-    def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
+    def key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecar | None:
         """Returns the usable sidecar, if any; ignores a damaged one, which a pass would remove.
 
         Raises:
@@ -39,15 +42,17 @@ class RehearsedSegment(CleanableSegment):
         path = self.segment.path(KEYS)
         try:
             if self.row.base_offset not in self.rehearsal.dropped:
-                return self.open_key_sidecar(hash_key)
-            return KeySidecar.open(self.rehearsal.scratch, path, self.row, hash_key)
+                return self.open_key_sidecar(hash_key, strategy)
+            return KeySidecar.open(self.rehearsal.scratch, path, self.row, hash_key, strategy)
         except MissingFile:
             return None
         except DamagedSidecar:
             self.drop_key_sidecar()
             return None
 
-    def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
+    def new_key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecarWriter:
         """Returns a writer of a sidecar among the scratch files. Raises NoSpace, DiskError."""
         self.drop_key_sidecar()
         return KeySidecarWriter(
@@ -56,6 +61,7 @@ class RehearsedSegment(CleanableSegment):
             base_offset=self.row.base_offset,
             file_version=self.row.file_version,
             hash_key=hash_key,
+            strategy=strategy,
         )
 
     def drop_key_sidecar(self) -> None:

@@ -19,7 +19,6 @@ from protocol.wire.numbers import Offset, Position
 from storage.batches.walk import walk_batches
 from storage.files.errors import DamagedSidecar
 from storage.formats.key_sidecar import (
-    CHECKSUM_BYTES,
     ENTRY,
     HEAD,
     SPECIAL,
@@ -127,7 +126,7 @@ def entries_of(block: KeyBlock, key_hash: bytes) -> list[int]:
     data = bytes_of(block.data)
     return [
         int.from_bytes(data[at + HASH_BYTES : at + HASH_BYTES + 4], "big") & ~TOMBSTONE
-        for at in _find_all(data, key_hash, block.entries_at)
+        for at in _find_all(data, key_hash, block.entries_at, block.versions_at)
         if (at - block.entries_at) % ENTRY.size == 0
     ]
 
@@ -138,8 +137,7 @@ def bytes_of(view: memoryview) -> bytes:
     return whole if isinstance(whole, bytes) and len(whole) == len(view) else bytes(view)
 
 
-def _find_all(data: bytes, sought: bytes, start: int) -> Iterator[int]:
-    end = len(data) - CHECKSUM_BYTES
+def _find_all(data: bytes, sought: bytes, start: int, end: int) -> Iterator[int]:
     at = data.find(sought, start, end)
     while at >= 0:
         yield at

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from protocol.wire.numbers import Offset
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+
+NewSegment: TypeAlias = Callable[[Offset, CompactionStrategy], CleanedSegmentWriter]
 
 
 class LogNumbers(Protocol):
@@ -24,10 +27,8 @@ class UnswappedLog:
 
     __slots__ = ("_log", "_new_segment", "swapped")
 
-    def __init__(
-        self, log: LogNumbers, new_segment: Callable[[Offset], CleanedSegmentWriter]
-    ) -> None:
-        """`new_segment` returns the writer of an output, given its base offset."""
+    def __init__(self, log: LogNumbers, new_segment: NewSegment) -> None:
+        """`new_segment` returns the writer of an output, given its base offset and the strategy."""
         # Constant after construction.
         self._log = log
         self._new_segment = new_segment
@@ -43,8 +44,10 @@ class UnswappedLog:
     def log_start_offset(self) -> Offset:
         return self._log.log_start_offset
 
-    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter:
-        return self._new_segment(base_offset)
+    def new_cleaned_segment(
+        self, base_offset: Offset, strategy: CompactionStrategy
+    ) -> CleanedSegmentWriter:
+        return self._new_segment(base_offset, strategy)
 
     def swap(
         self,

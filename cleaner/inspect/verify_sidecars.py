@@ -22,7 +22,7 @@ from storage.files.errors import (
 )
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, LOG, MANIFEST, join, segment_file
-from storage.formats.key_sidecar import ENTRY, KeyBlock, KeySidecar
+from storage.formats.key_sidecar import CHECKSUM_BYTES, ENTRY, KeyBlock, KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow, decode
@@ -80,11 +80,6 @@ class _Comparison:
             join(identity.directory, segment_file(row.base_offset, row.file_version, kind))
             for kind in (LOG, KEYS)
         )
-        self._indexer = KeyIndexer(
-            identity.hash_key or bytes(HASH_KEY_BYTES),
-            base_offset=row.base_offset,
-            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
-        )
 
     def run(self) -> Finding | None:
         """Returns the finding on the sidecar, if any. Raises DiskError."""
@@ -98,23 +93,30 @@ class _Comparison:
         return None if mismatch is None else self._finding(Severity.ERROR, mismatch)
 
     def _open(self) -> KeySidecar:
+        sidecar = KeySidecar.open_for_segment(self._fs, self._path, self._row)
         if self._hash_key:
-            return KeySidecar.open(self._fs, self._path, self._row, self._hash_key)
-        return KeySidecar.open_for_segment(self._fs, self._path, self._row)
+            sidecar.check_hash_key(self._hash_key)
+        return sidecar
 
     def _mismatch_of(self, sidecar: KeySidecar) -> str | None:
+        indexer = KeyIndexer(
+            self._hash_key or bytes(HASH_KEY_BYTES),
+            base_offset=self._row.base_offset,
+            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+            strategy=sidecar.header.strategy,
+        )
         file = self._fs.open(self._log_path)
         try:
             for block in sidecar.blocks():
                 data = file.read_at(block.position, block.data_bytes)
                 self._progress(len(data))
-                made = self._indexer.feed(data, position=block.position).block
+                made = indexer.feed(data, position=block.position).block
                 if made is None or not self._is_same(block, made):
                     return f"it does not match its segment from byte {block.position} on"
         finally:
             file.close()
-        if _without_block_count(self._indexer.totals) != _without_block_count(sidecar.totals):
-            return f"its totals are {sidecar.totals}, those of its segment {self._indexer.totals}"
+        if _without_block_count(indexer.totals) != _without_block_count(sidecar.totals):
+            return f"its totals are {sidecar.totals}, those of its segment {indexer.totals}"
         return None
 
     def _is_same(self, block: KeyBlock, made: bytes) -> bool:
@@ -133,8 +135,8 @@ def _without_block_count(totals: KeyTotals) -> KeyTotals:
 
 def _without_hashes(block: KeyBlock, data: bytes | memoryview) -> bytes:
     """Returns a block's bytes without its hashes and its checksum, which covers the hashes."""
-    entries = bytearray(data[block.entries_at : -8])
+    entries = bytearray(data[block.entries_at : block.versions_at])
     zeros = bytes(len(entries) // ENTRY.size)
     for at in range(HASH_BYTES):
         entries[at :: ENTRY.size] = zeros
-    return bytes(data[: block.entries_at]) + entries
+    return bytes(data[: block.entries_at]) + entries + data[block.versions_at : -CHECKSUM_BYTES]

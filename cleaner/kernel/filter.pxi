@@ -48,6 +48,7 @@ cdef class BatchFilter:
         bint stamps_markers=False,
         bint is_verified=False,
         int64_t hold_offset=INT64_MAX,
+        strategy=BY_OFFSET_STRATEGY,
     ):
         if min(now_ms, delete_retention_ms, index_interval_bytes, segment_bytes_max) < 0:
             raise ValueError("a time or a number of bytes is negative")
@@ -59,7 +60,9 @@ cdef class BatchFilter:
         self.writer = BatchWriter()
         self.group = Account(is_verified=is_verified, new_horizon_ms=self.new_horizon_ms)
         self.current = OutputSegment(
-            index_interval_bytes=index_interval_bytes, segment_bytes_max=segment_bytes_max
+            index_interval_bytes=index_interval_bytes,
+            segment_bytes_max=segment_bytes_max,
+            has_versions=strategy.has_versions,
         )
         self.judge = Judge(
             hash_key,
@@ -67,6 +70,7 @@ cdef class BatchFilter:
             self.current,
             ActiveProducers(producer_last_offsets, producer_marker_epochs),
             transactions,
+            Versions(strategy),
             end_offset=end_offset,
             tail_offset=tail_offset,
             now_ms=now_ms,
@@ -81,8 +85,8 @@ cdef class BatchFilter:
     def start_group(self):
         self.group.clear()
 
-    def start_source(self, int64_t base_offset, marks not None):
-        self.source.start(base_offset, marks)
+    def start_source(self, int64_t base_offset, marks not None, winners=None):
+        self.source.start(base_offset, marks, winners)
 
     def start_segment(self, int64_t base_offset):
         self.current.start(base_offset)
@@ -203,7 +207,7 @@ cdef class BatchFilter:
             remains.size = 0
         if remains.size > 0 and self.current.overflows(&remains):
             self.writer.output.size = output_size
-            self.current.keys.entries.size = entries_size
+            self.current.cut_entries(entries_size)
             self.source.cursor = cursor
             return 0
         self.group.enter(&self.judge.judged, batch, header, remains.size > 0)

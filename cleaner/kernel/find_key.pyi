@@ -12,15 +12,24 @@ hits are known to be committed or aborted if their marker still exists.
 from typing_extensions import Buffer
 
 from cleaner.rules.step import KeyHit, ReadStep
+from storage.formats.compaction_strategy import CompactionStrategy
 
 class KeyFinder:
     """Collects the records of one key in a log. For one thread at a time."""
 
-    def __init__(self, key: bytes, *, decompressed_bytes_max: int, hits_max: int) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        decompressed_bytes_max: int,
+        hits_max: int,
+        strategy: CompactionStrategy = ...,
+    ) -> None:
         """
         Args:
             decompressed_bytes_max: the maximum size of one batch's records after decompression.
             hits_max: how many hits are kept, the last ones.
+            strategy: which versions they get.
 
         Raises:
             ValueError: `hits_max` is not positive.

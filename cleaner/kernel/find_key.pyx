@@ -2,7 +2,8 @@
 # cython: initializedcheck=False
 """Finds the records of one key; `find_key.pyi` documents the interface."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from cython cimport final
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
@@ -19,7 +20,9 @@ from protocol.records.record_format cimport (
     RECORD_OK,
     batch_crc,
     batch_header,
+    last_header,
     load_int16,
+    load_int64,
     read_batch_header,
     read_record,
     record_view,
@@ -28,6 +31,7 @@ from protocol.records.record_format cimport (
 from cleaner.rules.step import Decision, KeyHit, ReadStep
 from protocol.records.compression import Codec, decompress
 from protocol.wire.errors import CorruptBatch
+from storage.formats.compaction_strategy import BY_OFFSET as BY_OFFSET_STRATEGY, Ranking
 
 cdef enum:
     PLAIN = 0
@@ -43,6 +47,7 @@ DECISIONS = (None, Decision.OPEN, Decision.COMMITTED, Decision.ABORTED)
 
 cdef struct Hit:
     int64_t offset
+    int64_t version
     int64_t timestamp
     int64_t delete_horizon
     int64_t producer_id
@@ -52,6 +57,7 @@ cdef struct Hit:
 
 
 include "batch_reader.pxi"
+include "versions.pxi"
 
 
 cdef class KeyFinder(BatchReader):
@@ -60,12 +66,20 @@ cdef class KeyFinder(BatchReader):
     cdef const uint8_t *key_bytes
     cdef int32_t key_size
     cdef int64_t hits_max
+    cdef Versions versions
     # State: hit number n is at n % hits_max.
     cdef Hit *found
     cdef readonly int64_t count
     cdef int64_t undecided
 
-    def __cinit__(self, bytes key not None, *, int64_t decompressed_bytes_max, int64_t hits_max):
+    def __cinit__(
+        self,
+        bytes key not None,
+        *,
+        int64_t decompressed_bytes_max,
+        int64_t hits_max,
+        strategy=BY_OFFSET_STRATEGY,
+    ):
         if hits_max <= 0:
             raise ValueError(f"hits_max is {hits_max}, not positive")
         self.key = key
@@ -73,6 +87,7 @@ cdef class KeyFinder(BatchReader):
         self.key_size = <int32_t>len(key)
         self.bytes_max = decompressed_bytes_max
         self.hits_max = hits_max
+        self.versions = Versions(strategy)
         self.found = <Hit *>malloc(hits_max * sizeof(Hit))
         if self.found == NULL:
             raise MemoryError("no memory for the hits")
@@ -90,6 +105,7 @@ cdef class KeyFinder(BatchReader):
             listed.append(
                 KeyHit(
                     offset=hit.offset,
+                    version=hit.version,
                     timestamp=hit.timestamp,
                     size_bytes=hit.size,
                     value_bytes=hit.value_size if hit.value_size >= 0 else None,
@@ -121,6 +137,7 @@ cdef class KeyFinder(BatchReader):
         if self.count >= self.hits_max and hit.decision == OPEN:
             self.undecided -= 1
         hit.offset = header.base_offset + record.offset_delta
+        hit.version = self.versions.of(record, header)
         hit.timestamp = header.base_timestamp + record.timestamp_delta
         if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
             hit.timestamp = header.max_timestamp

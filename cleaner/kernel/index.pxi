@@ -6,6 +6,8 @@ cdef class KeyIndexer:
     # Constant after construction
     cdef kp_sip_key key
     cdef int64_t base_offset
+    cdef Versions versions
+    cdef bint has_versions
     # State
     cdef int64_t last_offset_read
     cdef KeyCounts counts
@@ -14,12 +16,19 @@ cdef class KeyIndexer:
     cdef OpenBlock block
 
     def __cinit__(
-        self, bytes hash_key not None, *, int64_t base_offset, int64_t decompressed_bytes_max
+        self,
+        bytes hash_key not None,
+        *,
+        int64_t base_offset,
+        int64_t decompressed_bytes_max,
+        strategy=BY_OFFSET_STRATEGY,
     ):
         if base_offset < 0:
             raise ValueError(f"base offset {base_offset} is negative")
         self.key = sip_key_of(hash_key)
         self.base_offset = base_offset
+        self.versions = Versions(strategy)
+        self.has_versions = strategy.has_versions
         self.last_offset_read = base_offset - 1
         self.records = Records(decompressed_bytes_max)
         clear_counts(&self.counts)
@@ -97,6 +106,8 @@ cdef class KeyIndexer:
         cdef int32_t i
         cdef uint32_t base_delta = <uint32_t>(header.base_offset - self.base_offset)
         reserve(&self.block.entries, <size_t>header.record_count * ENTRY_SIZE)
+        if self.has_versions:
+            reserve(&self.block.versions, <size_t>header.record_count * VERSION_SIZE)
         entry = self.block.entries.data + self.block.entries.size
         for i in range(header.record_count):
             next_record(self.records, &at, i, &last_delta, header, position, &record)
@@ -112,6 +123,12 @@ cdef class KeyIndexer:
                 <uint32_t>(record.end - record.start),
             )
             entry += ENTRY_SIZE
+            if self.has_versions:
+                store_int64(
+                    self.block.versions.data + self.block.versions.size,
+                    self.versions.of(&record, header),
+                )
+                self.block.versions.size += VERSION_SIZE
         self.block.entries.size = entry - self.block.entries.data
         return check_end(self.records, at, header, position)
 

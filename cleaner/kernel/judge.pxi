@@ -15,6 +15,7 @@ cdef class Judge:
     cdef ActiveProducers producers
     cdef Transactions transactions
     cdef bint stamps_markers
+    cdef Versions versions
     cdef SourceKeys source
     cdef OutputSegment output
     # State: the producers with a kept transactional batch since their last marker
@@ -30,6 +31,7 @@ cdef class Judge:
         OutputSegment output not None,
         ActiveProducers producers not None,
         Transactions transactions,
+        Versions versions not None,
         *,
         int64_t end_offset,
         int64_t tail_offset,
@@ -45,6 +47,7 @@ cdef class Judge:
         self.output = output
         self.producers = producers
         self.transactions = transactions
+        self.versions = versions
         self.end_offset = end_offset
         self.tail_offset = tail_offset
         self.now_ms = now_ms
@@ -80,19 +83,24 @@ cdef class Judge:
         self.records.open(batch, header, position)
         if header.attributes & ATTRIBUTE_CONTROL:
             return self.judge_control(header, position)
-        reserve(&self.output.keys.entries, <size_t>header.record_count * ENTRY_SIZE)
+        self.output.reserve_entries(header.record_count)
         return self.judge_batch(header, position)
 
     cdef int keep_unjudged(self, const batch_header *header) except -1 nogil:
         """Keep a batch whose records the pass does not judge, and its entries."""
         cdef const uint8_t *entry
         cdef int64_t tombstones = 0
+        cdef int64_t first = self.source.cursor.entry
         cdef int64_t count = self.source.take_entries(header, &entry, &tombstones)
         cdef int64_t i
         keep_unjudged(&self.judged, header, count, tombstones)
-        reserve(&self.output.keys.entries, count * ENTRY_SIZE)
+        self.output.reserve_entries(count)
         for i in range(count):
-            self.output.add_entry(entry + i * ENTRY_SIZE, self.source.base_offset)
+            self.output.add_entry(
+                entry + i * ENTRY_SIZE,
+                version_at(&self.source.block, first + i),
+                self.source.base_offset,
+            )
         return 0
 
     cdef int judge_control(self, const batch_header *header, int64_t position) except -1 nogil:
@@ -145,7 +153,7 @@ cdef class Judge:
             if record.key_size >= 0:
                 entry = self.take_entry(&record, header)
             verdict = self.verdict_of(&record, header)
-            if verdict >= DROPPED_SUPERSEDED and self.is_tail(header, i):
+            if verdict >= KEPT_CONTESTED and self.is_tail(header, i):
                 verdict = KEPT_TAIL
             count_verdict(&self.judged, verdict, record.end - record.start)
             if verdict < DROPPED_SUPERSEDED:
@@ -157,7 +165,8 @@ cdef class Judge:
     cdef inline const uint8_t *take_entry(
         self, const record_view *record, const batch_header *header
     ) except NULL nogil:
-        """Returns the record's entry, after comparing its hash with the record's key if verifying."""
+        """Returns the record's entry; if verifying, after comparing its hash and its version with the
+        record's."""
         cdef int64_t offset = header.base_offset + record.offset_delta
         cdef const uint8_t *entry = self.source.take_entry(record, offset)
         cdef kp_sip_hash hashed
@@ -167,6 +176,8 @@ cdef class Judge:
             stored = entry_hash(entry)
             if hashed.low != stored.low or hashed.high != stored.high:
                 keys_differ(offset, b"its record has a different key")
+            if self.versions.of(record, header) != self.source.last_version():
+                keys_differ(offset, b"its record has a different version")
         return entry
 
     cdef inline int verdict_of(
@@ -184,7 +195,7 @@ cdef class Judge:
         ):
             if header.base_offset + record.offset_delta >= self.hold_offset:
                 return KEPT_HELD
-            return DROPPED_TOMBSTONE
+            return KEPT_CONTESTED if self.source.last_is_winner() else DROPPED_TOMBSTONE
         return KEPT_LATEST
 
     cdef inline int keep(
@@ -194,7 +205,7 @@ cdef class Judge:
             self.judged.unkeyed += 1
         else:
             self.judged.tombstones += record.value_size < 0
-            self.output.add_entry(entry, self.source.base_offset)
+            self.output.add_entry(entry, self.source.last_version(), self.source.base_offset)
         return keep_record(&self.judged, record, header)
 
     cdef int track(self, const batch_header *header, bint remains) except -1 nogil:

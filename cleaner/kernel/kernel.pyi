@@ -29,6 +29,7 @@ from collections.abc import Collection, Mapping
 
 from typing_extensions import Buffer
 
+from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import AbortedTransaction, Verdict
 from cleaner.rules.step import (
     FilterStep,
@@ -42,6 +43,7 @@ from cleaner.rules.step import (
     VerdictCount,
 )
 from protocol.wire.numbers import Offset
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_totals import KeyTotals
 
 SLOT_BYTES: int
@@ -60,9 +62,17 @@ def xxh3_128(data: Buffer, seed: int = 0) -> int:
 class KeyIndexer:
     """Makes a segment's key sidecar from its bytes, block by block, and checks every record."""
 
-    def __init__(self, hash_key: bytes, *, base_offset: int, decompressed_bytes_max: int) -> None:
+    def __init__(
+        self,
+        hash_key: bytes,
+        *,
+        base_offset: int,
+        decompressed_bytes_max: int,
+        strategy: CompactionStrategy = ...,
+    ) -> None:
         """
         Args:
+            strategy: which versions the sidecar has.
             base_offset: the segment's base offset. Its batches lie in [base_offset, base_offset + 2^31).
 
         Raises:
@@ -84,16 +94,26 @@ class KeyIndexer:
         """The totals of all blocks so far."""
 
 class OffsetMap:
-    """Maps the hash of a key to the largest offset at which the key was seen.
+    """Maps the hash of a key to that of its records which outranks the others put: by default the last.
 
-    One flat array of 24-byte slots, open addressing. Keys are identified by a 128-bit hash under a
-    secret key, so that clients cannot craft two keys that delete each other. Memory is committed as
-    slots are touched, never more than `memory_bytes`, and released by `clear`. Owned by one worker; not
-    safe to share between threads while a kernel call uses it.
+    One flat array of 24-byte slots, or 32 with versions; open addressing. Keys are identified by a
+    128-bit hash under a secret key, so that clients cannot craft two keys that delete each other. Memory
+    is committed as slots are touched, never more than `memory_bytes`, and released by `clear`. Owned by
+    one worker; not safe to share between threads while a kernel call uses it.
     """
 
-    def __init__(self, memory_bytes: int, hash_key: bytes, load_factor: float = 0.9) -> None:
+    def __init__(
+        self,
+        memory_bytes: int,
+        hash_key: bytes,
+        load_factor: float = 0.9,
+        *,
+        has_versions: bool = False,
+    ) -> None:
         """
+        Args:
+            has_versions: whether records have versions.
+
         Raises:
             ValueError: fewer than 16 slots fit in `memory_bytes`, `hash_key` is not 16 bytes long,
                 or `load_factor` is not in (0, 0.95].
@@ -127,10 +147,14 @@ class OffsetMap:
         """
 
     def get(self, key: Buffer) -> int | None:
-        """Returns the largest offset put for `key`; None if there is none."""
+        """Returns the offset of the record of `key` that outranks the others put; None if there is
+        none."""
 
-    def put(self, key: Buffer, offset: int) -> None:
-        """Store `offset` for `key` unless the map has a larger one.
+    def rank(self, key: Buffer) -> Rank | None:
+        """Returns that record's rank; its version is 0 where records have none."""
+
+    def put(self, key: Buffer, offset: int, version: int = 0) -> None:
+        """Put a record of `key` unless the map has one that outranks it.
 
         Raises:
             ValueError: `offset` is negative, or the key is not in the map's part.
@@ -172,6 +196,17 @@ def map_keys(
         KeysDiffer: see the module.
     """
 
+def raise_keys(
+    block: Buffer, offset_map: OffsetMap, *, base_offset: int, start_offset: int, end_offset: int
+) -> None:
+    """Put those entries of a block into the map that outrank the map's record of their key.
+
+    Entries outside of [start_offset, end_offset), and keys that the map does not have, are skipped.
+
+    Raises:
+        KeysDiffer: see the module.
+    """
+
 def mark_keys(
     block: Buffer,
     offset_map: OffsetMap,
@@ -182,8 +217,10 @@ def mark_keys(
     start_offset: int,
     end_offset: int,
     transactions: Transactions | None = None,
+    winners: Buffer | None = None,
+    log_start_offset: int = 0,
 ) -> MarkStep:
-    """Set a bit for each record of a block if the map has a later offset for its key.
+    """Set a bit for each record of a block if the map has one of its key that outranks it.
 
     Records that are not in the map's part, lie at or above `end_offset`, or are aborted, are skipped.
 
@@ -192,10 +229,12 @@ def mark_keys(
         first_entry: the number of entries in the segment's blocks before this one.
         start_offset: where the map begins: it has every key of its part from here on.
         end_offset: where the map ends; a batch ends or begins there.
+        winners: like `marks`, of the same size: gets a bit for each record that is the map's.
+        log_start_offset: records below it neither win nor lose.
 
     Raises:
         KeysDiffer: see the module.
-        ValueError: `marks` is too small or cannot be written.
+        ValueError: `marks` or `winners` is too small or cannot be written.
     """
 
 def sum_kept(
@@ -318,6 +357,7 @@ class BatchFilter:
         stamps_markers: bool = False,
         is_verified: bool = False,
         hold_offset: int = ...,
+        strategy: CompactionStrategy = ...,
     ) -> None:
         """
         Args:
@@ -342,6 +382,7 @@ class BatchFilter:
             is_verified: whether the account is complete enough for a verification, and every key is
                 hashed again and compared with its entry.
             hold_offset: tombstones and markers at and above it stay even after their delete horizon.
+            strategy: which versions the sidecars have.
 
         Raises:
             ValueError: `hash_key` is not 16 bytes long, or a bound is negative.
@@ -354,11 +395,12 @@ class BatchFilter:
     def account(self) -> GroupAccount:
         """The account of the part of the group that was fed so far."""
 
-    def start_source(self, base_offset: int, marks: Buffer) -> None:
+    def start_source(self, base_offset: int, marks: Buffer, winners: Buffer | None = None) -> None:
         """Start a source segment: the next block fed is its first.
 
         Args:
             marks: the marks set by `mark_keys` for all its blocks; must not change while it is fed.
+            winners: the bits that `mark_keys` has set with them: of these records, due tombstones stay.
         """
 
     def start_segment(self, base_offset: int) -> None:

@@ -17,6 +17,7 @@ from cython cimport final
 from libc.stdint cimport (
     INT32_MAX,
     INT64_MAX,
+    INT64_MIN,
     int16_t,
     int32_t,
     int64_t,
@@ -37,14 +38,22 @@ from cleaner.kernel.digest cimport (
     kp_xxh3_seeded,
 )
 from cleaner.kernel.offset_slots cimport (
+    KP_ABOVE,
+    KP_BELOW,
     KP_PUT_FULL,
+    KP_SAME,
     kp_offset_slots,
+    kp_rank,
     kp_slot,
     kp_slots_clear,
+    kp_slots_compare,
+    kp_slots_find,
     kp_slots_get,
+    kp_slots_holds,
     kp_slots_map,
     kp_slots_prefetch,
     kp_slots_put,
+    kp_slots_raise,
     kp_slots_spill,
     kp_slots_take,
     kp_slots_tally,
@@ -76,6 +85,7 @@ from protocol.records.record_format cimport (
     RECORD_OK,
     batch_crc,
     batch_header,
+    last_header,
     load_int16,
     load_int64,
     load_uint32,
@@ -91,6 +101,7 @@ from protocol.records.record_format cimport (
     write_record_restamped,
 )
 
+from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import AbortedTransaction, Verdict
 from cleaner.rules.step import (
     FilterStep,
@@ -101,11 +112,13 @@ from cleaner.rules.step import (
     MapStep,
     MapTally,
     MarkStep,
+    Outranked,
     SegmentSummary,
     VerdictCount,
 )
 from protocol.records.compression import Codec, compress, decompress
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from storage.formats.compaction_strategy import BY_OFFSET as BY_OFFSET_STRATEGY, Ranking
 from storage.formats.key_totals import KeyTotals
 
 SLOT_BYTES = sizeof(kp_slot)
@@ -113,7 +126,7 @@ SLOT_BYTES = sizeof(kp_slot)
 cdef enum:
     # Records between the prefetch of a slot and its use; a power of two.
     WINDOW = 32
-    VERDICT_COUNT = 11
+    VERDICT_COUNT = 12
     RECORD_BYTES_MIN = 7
 
 # The kernel's numbers of the verdicts: their positions in `Verdict`.
@@ -124,6 +137,7 @@ cdef enum:
     KEPT_UNKEYED
     KEPT_MARKER
     KEPT_HELD
+    KEPT_CONTESTED
     DROPPED_SUPERSEDED
     DROPPED_TOMBSTONE
     DROPPED_UNKEYED
@@ -137,6 +151,7 @@ VERDICTS = (
     Verdict.KEPT_UNKEYED,
     Verdict.KEPT_MARKER,
     Verdict.KEPT_HELD,
+    Verdict.KEPT_CONTESTED,
     Verdict.DROPPED_SUPERSEDED,
     Verdict.DROPPED_TOMBSTONE,
     Verdict.DROPPED_UNKEYED,
@@ -151,6 +166,7 @@ include "offset_map.pxi"
 include "key_block.pxi"
 include "transactions.pxi"
 include "producers.pxi"
+include "versions.pxi"
 include "index.pxi"
 include "mark.pxi"
 include "kept.pxi"

@@ -9,6 +9,7 @@ cdef enum:
     BLOCK_HEADER_SIZE = 16
     SPECIAL_ROW_SIZE = 24
     ENTRY_SIZE = 24
+    VERSION_SIZE = 8
     CHECKSUM_SIZE = 8
 
 cdef enum:
@@ -43,6 +44,8 @@ cdef struct KeyBlock:
     int64_t row_count
     const uint8_t *entries
     int64_t entry_count
+    # Of the entries; NULL if records have no versions.
+    const uint8_t *versions
 
 
 cdef struct SpecialRow:
@@ -69,13 +72,22 @@ cdef int read_key_block(const unsigned char[::1] block, KeyBlock *out) except -1
     out.entry_count = load_uint32(data + 8)
     out.unkeyed = load_uint32(data + 12)
     out.rows = data + BLOCK_HEADER_SIZE
-    if out.row_count * SPECIAL_ROW_SIZE + out.entry_count * ENTRY_SIZE != left:
+    out.entries = out.rows + out.row_count * SPECIAL_ROW_SIZE
+    out.versions = NULL
+    left -= out.row_count * SPECIAL_ROW_SIZE + out.entry_count * ENTRY_SIZE
+    if left > 0 and left == out.entry_count * VERSION_SIZE:
+        out.versions = out.entries + out.entry_count * ENTRY_SIZE
+    elif left != 0:
         raise KeysDiffer(
             f"a key block of {block.shape[0]} bytes counts {out.row_count} special rows"
             f" and {out.entry_count} entries"
         )
-    out.entries = out.rows + out.row_count * SPECIAL_ROW_SIZE
     return 0
+
+
+cdef inline int64_t version_at(const KeyBlock *block, int64_t number) noexcept nogil:
+    """Returns the version of an entry; 0 if records have no versions."""
+    return load_int64(block.versions + number * VERSION_SIZE) if block.versions != NULL else 0
 
 
 cdef inline void read_special_row(
@@ -132,6 +144,8 @@ cdef struct OpenBlock:
     # A block that is being made; `counts.entries` and `counts.special_rows` are set at its end.
     Buffer rows
     Buffer entries
+    # Of the entries; empty if records have no versions.
+    Buffer versions
     int64_t data_bytes
     KeyCounts counts
 
@@ -219,7 +233,7 @@ cdef void clear_counts(KeyCounts *counts) noexcept nogil:
 
 
 cdef void clear_block(OpenBlock *block) noexcept nogil:
-    block.rows.size = block.entries.size = 0
+    block.rows.size = block.entries.size = block.versions.size = 0
     block.data_bytes = 0
     clear_counts(&block.counts)
 
@@ -238,7 +252,8 @@ cdef object finish_block(OpenBlock *block, KeyCounts *totals):
 
 
 cdef bytes sealed_block(const OpenBlock *block):
-    cdef size_t size = BLOCK_HEADER_SIZE + block.rows.size + block.entries.size
+    cdef size_t versions_at = BLOCK_HEADER_SIZE + block.rows.size + block.entries.size
+    cdef size_t size = versions_at + block.versions.size
     cdef bytes sealed = PyBytes_FromStringAndSize(NULL, size + CHECKSUM_SIZE)
     cdef uint8_t *to = <uint8_t *><char *>sealed
     store_uint32(to, <uint32_t>block.data_bytes)
@@ -250,6 +265,8 @@ cdef bytes sealed_block(const OpenBlock *block):
             memcpy(to + BLOCK_HEADER_SIZE, block.rows.data, block.rows.size)
         if block.entries.size > 0:
             memcpy(to + BLOCK_HEADER_SIZE + block.rows.size, block.entries.data, block.entries.size)
+        if block.versions.size > 0:
+            memcpy(to + versions_at, block.versions.data, block.versions.size)
         store_int64(to + size, <int64_t>kp_xxh3(to, size).low)
     return sealed
 
@@ -268,6 +285,7 @@ cdef void add_counts(KeyCounts *to, const KeyCounts *counts) noexcept nogil:
 cdef void free_block(OpenBlock *block) noexcept nogil:
     free(block.rows.data)
     free(block.entries.data)
+    free(block.versions.data)
 
 
 cdef object totals_of(const KeyCounts *counts):

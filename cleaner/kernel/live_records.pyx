@@ -120,7 +120,7 @@ cdef class LiveRecords(RecordReader):
             raise ValueError(f"a hash key has 16 bytes, not {len(hash_key)}")
         self._slots.slots = NULL
         self._slots.slot_count = home_count + KP_SPILL_MAX
-        if kp_slots_map(&self._slots) != 0:
+        if kp_slots_map(&self._slots, False) != 0:
             raise MemoryError(f"cannot map memory for {keys_max} keys")
         if kp_slots_clear(&self._slots, home_count, 0, 1) != 0:
             raise MemoryError(f"cannot map memory for {keys_max} keys")
@@ -329,7 +329,7 @@ cdef class LiveRecords(RecordReader):
         return 0
 
     cdef int put(self, const uint8_t *key, int32_t size, int64_t place) except -1 nogil:
-        if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place) == KP_PUT_FULL:
+        if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place, 0) == KP_PUT_FULL:
             with gil:
                 raise MemoryError("no slot is left for a key")
         return 0

@@ -20,6 +20,7 @@ cdef struct Prefetched:
     # Entries whose slots were prefetched.
     kp_sip_hash[WINDOW] hashes
     int64_t[WINDOW] offsets
+    int64_t[WINDOW] versions
     int64_t[WINDOW] ordinals
     uint32_t count
 
@@ -60,11 +61,13 @@ cdef inline void prefetch_slot(
     const kp_offset_slots *slots,
     kp_sip_hash hashed,
     int64_t offset,
+    int64_t version,
     int64_t ordinal,
 ) noexcept nogil:
     kp_slots_prefetch(slots, hashed)
     prefetched.hashes[prefetched.count] = hashed
     prefetched.offsets[prefetched.count] = offset
+    prefetched.versions[prefetched.count] = version
     prefetched.ordinals[prefetched.count] = ordinal
     prefetched.count += 1
 
@@ -82,7 +85,9 @@ cdef bint put_prefetched(OffsetMap offset_map, Prefetched *prefetched) noexcept 
             and kp_slots_get(slots, prefetched.hashes[i]) < 0
         ):
             return False
-        if kp_slots_put(slots, prefetched.hashes[i], prefetched.offsets[i]) == KP_PUT_FULL:
+        if KP_PUT_FULL == kp_slots_put(
+            slots, prefetched.hashes[i], prefetched.offsets[i], prefetched.versions[i]
+        ):
             return False
     prefetched.count = 0
     return True
@@ -110,7 +115,9 @@ cdef bint map_entries(
         if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
             continue
         put[0] += 1
-        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
+        prefetch_slot(
+            &prefetched, &offset_map.slots, hashed, offset, version_at(&scan.block, i), i
+        )
         if prefetched.count == WINDOW and not put_prefetched(offset_map, &prefetched):
             return False
     return put_prefetched(offset_map, &prefetched)
@@ -135,35 +142,104 @@ def map_keys(
     return MapStep(entries=seen, put=put, is_full=not fits)
 
 
+def raise_keys(
+    block not None,
+    OffsetMap offset_map not None,
+    *,
+    int64_t base_offset,
+    int64_t start_offset,
+    int64_t end_offset,
+):
+    cdef EntryScan scan
+    begin_scan(&scan, block, None, base_offset, start_offset, end_offset)
+    with nogil:
+        raise_entries(&scan, offset_map)
+
+
+cdef void raise_entries(EntryScan *scan, OffsetMap offset_map) noexcept nogil:
+    """Raise the map's entries to records of the block that outrank them."""
+    cdef Prefetched prefetched
+    cdef const uint8_t *entry = scan.block.entries
+    cdef kp_sip_hash hashed
+    cdef int64_t offset
+    cdef int64_t i
+    prefetched.count = 0
+    for i in range(scan.block.entry_count):
+        offset = entry_offset(entry, scan.base_offset)
+        hashed = entry_hash(entry)
+        entry += ENTRY_SIZE
+        if not scan.start_offset <= offset < scan.end_offset:
+            continue
+        if not kp_slots_take(&offset_map.slots, hashed):
+            continue
+        prefetch_slot(
+            &prefetched, &offset_map.slots, hashed, offset, version_at(&scan.block, i), i
+        )
+        if prefetched.count == WINDOW:
+            raise_prefetched(&offset_map.slots, &prefetched)
+    raise_prefetched(&offset_map.slots, &prefetched)
+
+
+cdef void raise_prefetched(kp_offset_slots *slots, Prefetched *prefetched) noexcept nogil:
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        kp_slots_raise(
+            slots, prefetched.hashes[i], prefetched.offsets[i], prefetched.versions[i]
+        )
+    prefetched.count = 0
+
+
 # ----------------------------------------------------------------------------------- marking
 
 
 cdef struct Marking:
     uint8_t *marks
+    # A bit for each record that the map has; NULL if nobody asks.
+    uint8_t *winners
     int64_t start_offset
     int64_t superseded
     kp_tally met
     int64_t unknown
+    # Superseded records after the one that outranks them: how many, and the first with that one's offset.
+    int64_t outranked
+    int64_t outranked_offset
+    int64_t outranked_by
 
 
 cdef void mark_prefetched(
     const kp_offset_slots *slots, Prefetched *prefetched, Marking *marking
 ) noexcept nogil:
-    cdef int64_t latest
+    cdef int64_t latest = -1
     cdef int64_t offset
+    cdef int64_t ordinal
+    cdef kp_rank rank
     cdef uint32_t i
     for i in range(prefetched.count):
         offset = prefetched.offsets[i]
-        latest = kp_slots_get(slots, prefetched.hashes[i])
-        if offset < latest:
-            marking.marks[prefetched.ordinals[i] >> 3] |= 1 << (prefetched.ordinals[i] & 7)
+        ordinal = prefetched.ordinals[i]
+        rank = kp_slots_compare(
+            slots, prefetched.hashes[i], offset, prefetched.versions[i], &latest
+        )
+        if rank == KP_BELOW:
+            marking.marks[ordinal >> 3] |= 1 << (ordinal & 7)
             marking.superseded += 1
-        elif offset == latest:
+            if offset > latest:
+                note_outranked(marking, offset, latest)
+        elif rank == KP_SAME:
             marking.met.count += 1
             marking.met.sum += <uint64_t>latest
-        elif latest >= 0 or offset >= marking.start_offset:
+            if marking.winners != NULL:
+                marking.winners[ordinal >> 3] |= 1 << (ordinal & 7)
+        elif rank == KP_ABOVE or offset >= marking.start_offset:
             marking.unknown += 1
     prefetched.count = 0
+
+
+cdef inline void note_outranked(Marking *marking, int64_t offset, int64_t by) noexcept nogil:
+    if marking.outranked == 0:
+        marking.outranked_offset = offset
+        marking.outranked_by = by
+    marking.outranked += 1
 
 
 cdef void mark_entries(
@@ -185,9 +261,18 @@ cdef void mark_entries(
         entry += ENTRY_SIZE
         if offset >= scan.end_offset or not kp_slots_take(&offset_map.slots, hashed):
             continue
+        if offset < scan.start_offset:
+            continue
         if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
             continue
-        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
+        prefetch_slot(
+            &prefetched,
+            &offset_map.slots,
+            hashed,
+            offset,
+            version_at(&scan.block, i),
+            first_entry + i,
+        )
         if prefetched.count == WINDOW:
             mark_prefetched(&offset_map.slots, &prefetched, marking)
     mark_prefetched(&offset_map.slots, &prefetched, marking)
@@ -203,22 +288,36 @@ def mark_keys(
     int64_t start_offset,
     int64_t end_offset,
     Transactions transactions=None,
+    winners=None,
+    int64_t log_start_offset=0,
 ):
     cdef unsigned char[::1] bits = marks
+    cdef unsigned char[::1] winner_bits
     cdef EntryScan scan
     cdef Marking marking
-    begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
+    begin_scan(&scan, block, transactions, base_offset, log_start_offset, end_offset)
     if not marks_reach(bits.shape[0], first_entry, scan.block.entry_count):
         raise ValueError(f"{bits.shape[0]} bytes of marks are too few for the block's entries")
     memset(&marking, 0, sizeof(Marking))
     marking.marks = &bits[0] if bits.shape[0] > 0 else NULL
     marking.start_offset = start_offset
+    if winners is not None:
+        winner_bits = winners
+        if winner_bits.shape[0] != bits.shape[0]:
+            raise ValueError("the bits of marks and of winners differ in number")
+        marking.winners = &winner_bits[0] if winner_bits.shape[0] > 0 else NULL
     with nogil:
         mark_entries(&scan, offset_map, transactions, first_entry, &marking)
     return MarkStep(
         superseded=marking.superseded,
         met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),
         unknown=marking.unknown,
+        outranked=marking.outranked,
+        first_outranked=(
+            Outranked(offset=marking.outranked_offset, by=marking.outranked_by)
+            if marking.outranked
+            else None
+        ),
     )
 
 

@@ -39,17 +39,26 @@ cdef class OffsetMap:
     cdef kp_offset_slots slots
     cdef size_t capacity_keys
 
-    def __cinit__(self, memory_bytes, bytes hash_key not None, double load_factor=0.9):
+    def __cinit__(
+        self,
+        memory_bytes,
+        bytes hash_key not None,
+        double load_factor=0.9,
+        *,
+        bint has_versions=False,
+    ):
+        cdef size_t slot_bytes = sizeof(kp_slot) + (sizeof(int64_t) if has_versions else 0)
         self.slots.slots = NULL
+        self.slots.versions = NULL
         if not 0.0 < load_factor <= 0.95:
             raise ValueError(f"load factor {load_factor} is not in (0, 0.95]")
-        if memory_bytes < 16 * sizeof(kp_slot):
+        if memory_bytes < 16 * slot_bytes:
             raise ValueError(f"{memory_bytes} bytes hold fewer than 16 slots")
         self.key = sip_key_of(hash_key)
         self.load_factor = load_factor
-        self.slots.slot_count = memory_bytes // sizeof(kp_slot)
+        self.slots.slot_count = memory_bytes // slot_bytes
         self.home_count_max = self.slots.slot_count - kp_slots_spill(self.slots.slot_count)
-        if kp_slots_map(&self.slots) != 0:
+        if kp_slots_map(&self.slots, has_versions) != 0:
             raise MemoryError(f"cannot map {memory_bytes} bytes for an offset map")
         self.clear()
 
@@ -70,7 +79,8 @@ cdef class OffsetMap:
 
     @property
     def memory_bytes(self):
-        return self.slots.slot_count * sizeof(kp_slot)
+        cdef size_t version_bytes = sizeof(int64_t) if self.slots.versions != NULL else 0
+        return self.slots.slot_count * (sizeof(kp_slot) + version_bytes)
 
     @property
     def capacity(self):
@@ -87,6 +97,16 @@ cdef class OffsetMap:
         cdef int64_t offset
         offset = kp_slots_get(&self.slots, kp_sip128(&self.key, bytes_of(key), key.shape[0]))
         return None if offset < 0 else offset
+
+    def rank(self, const unsigned char[::1] key not None):
+        cdef kp_sip_hash hashed = kp_sip128(&self.key, bytes_of(key), key.shape[0])
+        cdef size_t at = kp_slots_find(&self.slots, hashed)
+        if not kp_slots_holds(&self.slots, at, hashed):
+            return None
+        return Rank(
+            version=0 if self.slots.versions == NULL else self.slots.versions[at],
+            offset=kp_slots_get(&self.slots, hashed),
+        )
 
     @property
     def tally(self):
@@ -113,7 +133,7 @@ cdef class OffsetMap:
             free(tallies)
             free(at)
 
-    def put(self, const unsigned char[::1] key not None, int64_t offset):
+    def put(self, const unsigned char[::1] key not None, int64_t offset, int64_t version=0):
         cdef kp_sip_hash hashed = kp_sip128(&self.key, bytes_of(key), key.shape[0])
         if offset < 0:
             raise ValueError(f"offset {offset} is negative")
@@ -121,5 +141,5 @@ cdef class OffsetMap:
             raise ValueError(f"the key is not in part {self.slots.part} of {self.slots.parts}")
         if self.slots.size >= self.capacity_keys and kp_slots_get(&self.slots, hashed) < 0:
             raise OverflowError(f"the offset map is full: {self.slots.size} keys")
-        if kp_slots_put(&self.slots, hashed, offset) == KP_PUT_FULL:
+        if kp_slots_put(&self.slots, hashed, offset, version) == KP_PUT_FULL:
             raise OverflowError("the offset map has no slot left")

@@ -2,6 +2,10 @@
  *
  *     slot: hash low uint64 | hash high uint64 | offset + 1 uint64     (0: the slot is empty)
  *
+ * If the topic's strategy gives its records versions, a second array has the version of each used slot,
+ * an int64. A record outranks another of its key if its version is higher or, with the same version, its
+ * offset is; without versions the offset decides (cleaner/rules/latest.py).
+ *
  * The map holds one of `parts` equal parts of the hash space: the hashes with
  * floor(low / 2^64 * parts) == part. The fraction after the point, scaled to [0, home_count), is a
  * hash's home slot, so home slots rise with hashes, and each run of slots is sorted by hash. A search
@@ -34,6 +38,7 @@ typedef struct {
 
 typedef struct {
     kp_slot *slots;
+    int64_t *versions; /* of the used slots; NULL if records have no versions */
     size_t slot_count; /* all slots; home_count + spill <= slot_count */
     size_t home_count; /* home slots of hashes; changes only while the map is empty */
     uint64_t part, parts; /* which hashes belong to the map; changes only while it is empty */
@@ -44,21 +49,33 @@ typedef struct {
 
 enum { KP_PUT_FULL = -1, KP_PUT_KNOWN = 0, KP_PUT_NEW = 1 };
 
+/* How a record's rank compares with that of the map's record of its key. */
+typedef enum { KP_NO_KEY, KP_BELOW, KP_SAME, KP_ABOVE } kp_rank;
+
 /* In a small map all keys could spill, so half of it is spill. */
 static inline size_t kp_slots_spill(size_t slot_count) {
     return slot_count / 2 < KP_SPILL_MAX ? slot_count / 2 : KP_SPILL_MAX;
 }
 
-/* Map zeroed pages; if the map has pages already, replace them at the same address. */
-static inline int kp_slots_map(kp_offset_slots *map) {
-    size_t bytes = map->slot_count * sizeof(kp_slot);
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (map->slots ? MAP_FIXED : 0);
+/* Returns zeroed pages, at `at` unless that is NULL; MAP_FAILED if there are none. */
+static inline void *kp_fresh_pages(void *at, size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0);
 #ifdef MAP_NORESERVE
     flags |= MAP_NORESERVE;
 #endif
-    void *memory = mmap(map->slots, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+}
+
+/* Map zeroed pages; if the map has pages already, replace them at the same addresses. */
+static inline int kp_slots_map(kp_offset_slots *map, int has_versions) {
+    void *memory = kp_fresh_pages(map->slots, map->slot_count * sizeof(kp_slot));
     if (memory == MAP_FAILED) return -1;
     map->slots = memory;
+    if (has_versions) {
+        memory = kp_fresh_pages(map->versions, map->slot_count * sizeof(int64_t));
+        if (memory == MAP_FAILED) return -1;
+        map->versions = memory;
+    }
     map->size = 0;
     map->offset_sum = 0;
     return 0;
@@ -67,7 +84,7 @@ static inline int kp_slots_map(kp_offset_slots *map) {
 /* Release all pages, and spread the hashes of one part over `home_count` slots from now on. */
 static inline int kp_slots_clear(
     kp_offset_slots *map, size_t home_count, uint64_t part, uint64_t parts) {
-    if (map->size != 0 && kp_slots_map(map) != 0) return -1;
+    if (map->size != 0 && kp_slots_map(map, map->versions != NULL) != 0) return -1;
     map->home_count = home_count;
     map->part = part;
     map->parts = parts;
@@ -83,7 +100,9 @@ static inline int kp_slots_clear(
 
 static inline void kp_slots_unmap(kp_offset_slots *map) {
     if (map->slots) munmap(map->slots, map->slot_count * sizeof(kp_slot));
+    if (map->versions) munmap(map->versions, map->slot_count * sizeof(int64_t));
     map->slots = NULL;
+    map->versions = NULL;
 }
 
 /* Returns whether the hash is in the map's part. */
@@ -96,9 +115,11 @@ static inline size_t kp_slots_home(const kp_offset_slots *map, kp_sip_hash hash)
 }
 
 static inline void kp_slots_prefetch(const kp_offset_slots *map, kp_sip_hash hash) {
-    const kp_slot *home = map->slots + kp_slots_home(map, hash);
+    size_t at = kp_slots_home(map, hash);
+    const kp_slot *home = map->slots + at;
     __builtin_prefetch(home);
     __builtin_prefetch((const char *)home + 64);
+    if (map->versions) __builtin_prefetch(map->versions + at);
 }
 
 static inline int kp_slot_precedes(const kp_slot *slot, kp_sip_hash hash) {
@@ -119,27 +140,64 @@ static inline int kp_slots_holds(const kp_offset_slots *map, size_t at, kp_sip_h
            map->slots[at].low == hash.low && map->slots[at].high == hash.high;
 }
 
-/* Returns the largest offset put for the hash, or -1. */
+/* Returns the offset of the record of the hash that outranks the others put, or -1. */
 static inline int64_t kp_slots_get(const kp_offset_slots *map, kp_sip_hash hash) {
     size_t at = kp_slots_find(map, hash);
     return kp_slots_holds(map, at, hash) ? (int64_t)map->slots[at].next_offset - 1 : -1;
 }
 
-/* Store the offset (>= 0) unless the map has a larger one. */
-static inline int kp_slots_put(kp_offset_slots *map, kp_sip_hash hash, int64_t offset) {
+/* Returns how a record's rank compares with that of the record in a used slot. */
+static inline kp_rank kp_slot_compare(
+    const kp_offset_slots *map, size_t at, int64_t offset, int64_t version) {
+    int64_t held = (int64_t)map->slots[at].next_offset - 1;
+    if (map->versions && map->versions[at] != version)
+        return version < map->versions[at] ? KP_BELOW : KP_ABOVE;
+    return offset < held ? KP_BELOW : offset == held ? KP_SAME : KP_ABOVE;
+}
+
+/* Returns how a record's rank compares with that of the map's record of its key; sets *held to that
+ * one's offset unless there is none. */
+static inline kp_rank kp_slots_compare(
+    const kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version, int64_t *held) {
+    size_t at = kp_slots_find(map, hash);
+    if (!kp_slots_holds(map, at, hash)) return KP_NO_KEY;
+    *held = (int64_t)map->slots[at].next_offset - 1;
+    return kp_slot_compare(map, at, offset, version);
+}
+
+/* Put the record in a used slot of its key if it outranks that one's. */
+static inline void kp_slot_raise(kp_offset_slots *map, size_t at, int64_t offset, int64_t version) {
+    uint64_t next_offset = (uint64_t)offset + 1;
+    if (kp_slot_compare(map, at, offset, version) != KP_ABOVE) return;
+    map->offset_sum += next_offset - map->slots[at].next_offset;
+    map->slots[at].next_offset = next_offset;
+    if (map->versions) map->versions[at] = version;
+}
+
+/* Put the record if the map has its key, and it outranks the map's record. */
+static inline void kp_slots_raise(
+    kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version) {
+    size_t at = kp_slots_find(map, hash);
+    if (kp_slots_holds(map, at, hash)) kp_slot_raise(map, at, offset, version);
+}
+
+/* Put the record (offset >= 0) unless the map has one of its key that outranks it. */
+static inline int kp_slots_put(
+    kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version) {
     size_t at = kp_slots_find(map, hash), hole = at;
     uint64_t next_offset = (uint64_t)offset + 1;
     if (kp_slots_holds(map, at, hash)) {
-        if (map->slots[at].next_offset < next_offset) {
-            map->offset_sum += next_offset - map->slots[at].next_offset;
-            map->slots[at].next_offset = next_offset;
-        }
+        kp_slot_raise(map, at, offset, version);
         return KP_PUT_KNOWN;
     }
     while (hole < map->slot_count && map->slots[hole].next_offset != 0) hole++;
     if (hole >= map->slot_count) return KP_PUT_FULL;
     memmove(map->slots + at + 1, map->slots + at, (hole - at) * sizeof(kp_slot));
     map->slots[at] = (kp_slot){hash.low, hash.high, next_offset};
+    if (map->versions) {
+        memmove(map->versions + at + 1, map->versions + at, (hole - at) * sizeof(int64_t));
+        map->versions[at] = version;
+    }
     map->size++;
     map->offset_sum += (uint64_t)offset;
     return KP_PUT_NEW;

@@ -10,6 +10,7 @@ cdef extern from "offset_slots.h" nogil:
         pass
     ctypedef struct kp_offset_slots:
         kp_slot *slots
+        int64_t *versions
         size_t slot_count
         size_t home_count
         uint64_t part
@@ -19,19 +20,34 @@ cdef extern from "offset_slots.h" nogil:
     ctypedef struct kp_tally:
         uint64_t count
         uint64_t sum
+    ctypedef enum kp_rank:
+        KP_NO_KEY
+        KP_BELOW
+        KP_SAME
+        KP_ABOVE
     enum:
         KP_PUT_FULL
         KP_SPILL_MAX
     size_t kp_slots_spill(size_t slot_count)
-    int kp_slots_map(kp_offset_slots *slots)
+    int kp_slots_map(kp_offset_slots *slots, int has_versions)
     int kp_slots_clear(
         kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
     )
     void kp_slots_unmap(kp_offset_slots *slots)
     int kp_slots_take(const kp_offset_slots *slots, kp_sip_hash hash)
     void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
+    size_t kp_slots_find(const kp_offset_slots *slots, kp_sip_hash hash)
+    int kp_slots_holds(const kp_offset_slots *slots, size_t at, kp_sip_hash hash)
     int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
-    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+    kp_rank kp_slots_compare(
+        const kp_offset_slots *slots,
+        kp_sip_hash hash,
+        int64_t offset,
+        int64_t version,
+        int64_t *held,
+    )
+    void kp_slots_raise(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
+    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
     void kp_slots_tally(
         const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
     )

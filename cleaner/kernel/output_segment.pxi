@@ -25,6 +25,7 @@ cdef class OutputSegment:
     # Constant after construction
     cdef int64_t index_interval_bytes
     cdef int64_t segment_bytes_max
+    cdef bint has_versions
     # State
     cdef bint is_open
     cdef Segment current
@@ -33,9 +34,12 @@ cdef class OutputSegment:
     # Of one feed, reused
     cdef Buffer index_ints
 
-    def __cinit__(self, *, int64_t index_interval_bytes, int64_t segment_bytes_max):
+    def __cinit__(
+        self, *, int64_t index_interval_bytes, int64_t segment_bytes_max, bint has_versions
+    ):
         self.index_interval_bytes = index_interval_bytes
         self.segment_bytes_max = segment_bytes_max
+        self.has_versions = has_versions
 
     def __dealloc__(self):
         free_block(&self.keys)
@@ -84,8 +88,21 @@ cdef class OutputSegment:
             return remains.base_offset > self.current.base_offset
         return self.current.size > 0 and self.current.size + remains.size > self.segment_bytes_max
 
+    cdef int reserve_entries(self, int64_t count) except -1 nogil:
+        """Reserve space for so many entries."""
+        reserve(&self.keys.entries, <size_t>count * ENTRY_SIZE)
+        if self.has_versions:
+            reserve(&self.keys.versions, <size_t>count * VERSION_SIZE)
+        return 0
+
+    cdef void cut_entries(self, size_t size) noexcept nogil:
+        """Undo the entries after the first `size` bytes of them."""
+        self.keys.entries.size = size
+        if self.has_versions:
+            self.keys.versions.size = size // ENTRY_SIZE * VERSION_SIZE
+
     cdef inline void add_entry(
-        self, const uint8_t *entry, int64_t source_base_offset
+        self, const uint8_t *entry, int64_t version, int64_t source_base_offset
     ) noexcept nogil:
         """Add a source's entry, for which space is reserved; undone if its batch does not fit."""
         cdef uint8_t *to = self.keys.entries.data + self.keys.entries.size
@@ -98,6 +115,9 @@ cdef class OutputSegment:
             load_uint32(entry + ENTRY_RECORD_SIZE),
         )
         self.keys.entries.size += ENTRY_SIZE
+        if self.has_versions:
+            store_int64(self.keys.versions.data + self.keys.versions.size, version)
+            self.keys.versions.size += VERSION_SIZE
 
     cdef int add(self, const Judged *judged, const batch_header *remains) except -1 nogil:
         """Count a batch that goes to this segment."""

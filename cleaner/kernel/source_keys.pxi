@@ -17,16 +17,22 @@ cdef class SourceKeys:
     # Of the source segment
     cdef int64_t base_offset
     cdef const unsigned char[::1] marks
+    cdef const unsigned char[::1] winners
     cdef bint has_marks
+    cdef bint has_winners
     # Of its current block; `block` is valid only while `feed` holds the block's bytes.
     cdef KeyBlock block
     cdef int64_t first_entry
     cdef int64_t consumed_bytes
     cdef KeyCursor cursor
 
-    cdef int start(self, int64_t base_offset, marks) except -1:
+    cdef int start(self, int64_t base_offset, marks, winners=None) except -1:
         self.marks = marks
         self.has_marks = True
+        self.has_winners = winners is not None
+        self.winners = winners
+        if self.has_winners and self.winners.shape[0] != self.marks.shape[0]:
+            raise ValueError("the bits of marks and of winners differ in number")
         self.base_offset = base_offset
         self.first_entry = self.consumed_bytes = 0
         memset(&self.cursor, 0, sizeof(KeyCursor))
@@ -97,6 +103,15 @@ cdef class SourceKeys:
         """Returns whether the last entry taken has a mark."""
         cdef int64_t ordinal = self.first_entry + self.cursor.entry - 1
         return (self.marks[ordinal >> 3] >> (ordinal & 7)) & 1
+
+    cdef inline bint last_is_winner(self) noexcept nogil:
+        """Returns whether the last entry taken outranks others of its key that the pass has met."""
+        cdef int64_t ordinal = self.first_entry + self.cursor.entry - 1
+        return self.has_winners and (self.winners[ordinal >> 3] >> (ordinal & 7)) & 1
+
+    cdef inline int64_t last_version(self) noexcept nogil:
+        """Returns the version of the last entry taken; 0 if records have no versions."""
+        return version_at(&self.block, self.cursor.entry - 1)
 
     cdef int64_t take_entries(
         self, const batch_header *header, const uint8_t **first, int64_t *tombstones

@@ -12,7 +12,11 @@ CHUNK_BYTES_MIN = 1 << 20
 MAP_ENTRY_BYTES = 24
 """Size of a slot of the offset map: a 128-bit hash of the key and an offset."""
 
-MAP_BYTES_MIN = 16 * MAP_ENTRY_BYTES
+VERSION_BYTES = 8
+"""What a slot takes in addition where records have versions."""
+
+MAP_SLOTS_MIN = 16
+MAP_BYTES_MIN = MAP_SLOTS_MIN * MAP_ENTRY_BYTES
 """The minimum size of an offset map."""
 
 MARKS_SHARE = 8

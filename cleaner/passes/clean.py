@@ -38,7 +38,7 @@ from cleaner.passes.mark import (
 )
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from
 from cleaner.passes.verify_pass import PassVerifier
-from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
+from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan, at_horizon_clock
 from cleaner.rules.report import PassReport
 from storage.files.errors import DamagedSidecar
 
@@ -67,7 +67,8 @@ def clean(
         plan.view.hash_key,
         settings,
         meter,
-        lambda index: _execute(log, plan, settings, index, meter, monotonic),
+        strategy=plan.view.config.strategy,
+        work=lambda index: _execute(log, plan, settings, index, meter, monotonic),
     )
 
 
@@ -83,15 +84,24 @@ def _execute(
     log_start_offset = log.log_start_offset
     indexed = index.index_segments(plan.segments_from(log_start_offset))
     meter.progress.enter(Phase.MARK)
-    section = dirty_section(indexed, start_offset=plan.start_offset, end_offset=plan.end_offset)
+    strategy = plan.view.config.strategy
+    section = dirty_section(
+        indexed,
+        start_offset=plan.start_offset,
+        end_offset=plan.end_offset,
+        strategy=strategy,
+        log_start_offset=log_start_offset,
+    )
+    plan = at_horizon_clock(plan, section.end_offset)
     segments = [each for each in indexed if each.row.base_offset < section.end_offset]
     verifier = PassVerifier(settings, meter=meter, monotonic=monotonic)
     sees_whole_log = are_contiguous_from([segment.row for segment in segments], log_start_offset)
     rewriting = Rewriting(
         log, plan, section, settings, sees_whole_log=sees_whole_log, verifier=verifier, meter=meter
     )
-    spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
-    parts = KeyParts(section, map_beside_marks(plan.view.hash_key, segments, spans, settings))
+    spans = windows([each.totals.entries for each in segments], settings.marks_bytes, strategy)
+    offset_map = map_beside_marks(plan.view.hash_key, segments, spans, settings, strategy)
+    parts = KeyParts(section, offset_map)
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
     if not rewriting.has_committed and section.end_offset > plan.view.clean_offset:
         log.commit_clean_offset(section.end_offset, generation=plan.view.generation)
@@ -115,11 +125,12 @@ def _rewrite_all(
     progress: PassProgress,
 ) -> None:
     left = MarkLeft(progress)
-    to_map = scan_bytes(section.sources)
+    to_map = section.scan_bytes
     try:
         for number, span in enumerate(spans, 1):
             window, later = segments[span], segments[span.stop :]
-            left.begin_window(scan_bytes(later) + to_map * (len(spans) - number))
+            to_mark = scan_bytes(later, section.strategy)
+            left.begin_window(to_mark + to_map * (len(spans) - number))
             marked = mark_window(window, section, parts, verifier, report_left=left.report)
             rewriting.run(
                 list(zip(window, marked, strict=True)),
@@ -168,6 +179,9 @@ def _report(
         dirty_ratio=plan.dirty_ratio,
         hold_offset=plan.hold.offset,
         held_by=plan.hold.by,
+        strategy=str(plan.view.config.strategy),
+        outranked=rewriting.tally["outranked"],
+        outranked_examples=tuple(rewriting.outranked_examples),
         throttled_seconds=meter.throttled_seconds,
         group_reports=tuple(rewriting.group_reports),
     )

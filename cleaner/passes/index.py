@@ -22,7 +22,8 @@ from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.rules.step import IndexStep
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import DamagedSidecar, StorageError
-from storage.formats.key_sidecar import KeyBlock, KeySidecar, blocks_bytes
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+from storage.formats.key_sidecar import KeyBlock, KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment
@@ -49,7 +50,7 @@ class IndexedSegment:
     @property
     def recopied_bytes(self) -> int:
         """Bytes that a rewrite reads: the whole segment and its sidecar."""
-        return self.row.size + blocks_bytes(self.totals)
+        return self.row.size + self.sidecar.blocks_bytes
 
     def read_at(self, position: int, size: int) -> bytes:
         """See `CleanableSegment.read_at`."""
@@ -98,6 +99,8 @@ def run_with_sidecars(
     settings: CleanerSettings,
     meter: PassMeter,
     work: Callable[[SegmentIndex], T],
+    *,
+    strategy: CompactionStrategy = BY_OFFSET,
 ) -> T:
     """Returns the result of `work`, which is restarted if it meets a damaged sidecar.
 
@@ -110,7 +113,9 @@ def run_with_sidecars(
     while True:
         attempt += 1
         try:
-            with SegmentIndex(hash_key, settings, meter, is_thorough=attempt > 1) as index:
+            with SegmentIndex(
+                hash_key, settings, meter, strategy=strategy, is_thorough=attempt > 1
+            ) as index:
                 return work(index)
         except DamagedSidecar:
             meter.check()
@@ -130,6 +135,7 @@ class SegmentIndex:
         "_is_thorough",
         "_meter",
         "_settings",
+        "_strategy",
         "_temporary",
         "built",
     )  # fmt: skip
@@ -140,13 +146,19 @@ class SegmentIndex:
         settings: CleanerSettings,
         meter: PassMeter,
         *,
+        strategy: CompactionStrategy = BY_OFFSET,
         is_thorough: bool = False,
     ) -> None:
-        """`is_thorough`: read each sidecar to its end first, instead of block by block when needed."""
+        """
+        Args:
+            strategy: how the records of a key are ranked.
+            is_thorough: read each sidecar to its end first, instead of block by block when needed.
+        """
         # Constant after construction.
         self._hash_key = hash_key
         self._settings = settings
         self._meter = meter
+        self._strategy = strategy
         self._is_thorough = is_thorough
         # State.
         self._temporary: list[CleanableSegment] = []
@@ -189,7 +201,7 @@ class SegmentIndex:
 
     def _find(self, segment: CleanableSegment) -> KeySidecar | None:
         """Returns the existing sidecar, if it is usable; a damaged one is removed."""
-        sidecar = segment.key_sidecar(self._hash_key)
+        sidecar = segment.key_sidecar(self._hash_key, self._strategy)
         if sidecar is not None and self._is_thorough and not self._is_sound(segment, sidecar):
             return None
         return sidecar
@@ -208,8 +220,9 @@ class SegmentIndex:
             self._hash_key,
             base_offset=segment.row.base_offset,
             decompressed_bytes_max=self._settings.decompressed_bytes_max,
+            strategy=self._strategy,
         )
-        writer = segment.new_key_sidecar(self._hash_key)
+        writer = segment.new_key_sidecar(self._hash_key, self._strategy)
 
         try:
             for block in indexed_blocks(
@@ -222,7 +235,7 @@ class SegmentIndex:
             writer.discard()
             raise
         self.built += 1
-        sidecar = segment.key_sidecar(self._hash_key)
+        sidecar = segment.key_sidecar(self._hash_key, self._strategy)
         if sidecar is None:
             raise DamagedSidecar(str(segment.row), "it disappeared right after it was written")
         return sidecar

@@ -6,6 +6,10 @@ size serves any number of keys. A sample tells how many parts are needed; a part
 halved. Marks exist only for one window of segments at a time, oldest first, so that they take at most an
 eighth of the memory: each window is marked and rewritten before the next one.
 
+Where records have versions (`compaction.strategy`), a clean record may outrank a dirty one, and a record
+may be superseded by one at a lower offset. So the map also begins one record earlier, its entries are
+raised to clean records that outrank them, and all segments are one window (docs/design/strategies.md).
+
 The outcomes of the dirty section's transactions are known before: aborted records are never in the map,
 and a pass ends before the first transaction that is not decided.
 
@@ -16,15 +20,21 @@ passes follow (KAFKA-3894); here it does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Protocol
 
-from cleaner.kernel.kernel import OffsetMap, Transactions, map_keys, mark_keys
-from cleaner.pacing.settings import MAP_BYTES_MIN, CleanerSettings
+from cleaner.kernel.kernel import OffsetMap, Transactions, map_keys, mark_keys, raise_keys
+from cleaner.pacing.settings import (
+    MAP_BYTES_MIN,
+    MAP_SLOTS_MIN,
+    VERSION_BYTES,
+    CleanerSettings,
+)
 from cleaner.passes.verify_pass import PassVerifier
-from cleaner.rules.step import MarkStep
+from cleaner.rules.step import MarkStep, Outranked
 from protocol.wire.numbers import Offset
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeyBlock, blocks_bytes
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
@@ -37,6 +47,9 @@ SAMPLE_KEYS_MIN = 4096
 
 PARTS_MARGIN = 1.1
 """Parts are made a tenth smaller than the sample suggests, so that few must be halved."""
+
+OUTRANKED_EXAMPLES_MAX = 3
+"""So many outranked records are named for each segment."""
 
 
 class KeySource(Protocol):
@@ -69,33 +82,72 @@ class Marked:
 
     marks: bytearray
     superseded: int = 0
+    winners: bytearray | None = None
+    """Bit i is set if entry i is the map's record of its key; None where records have no versions."""
+    outranked: int = 0
+    """Superseded records after the one that outranks them."""
+    examples: list[Outranked] = field(default_factory=list)
+    """Some of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirtySection:
-    """The mapped section: the offsets [start_offset, end_offset), and the segments that hold them."""
+    """The mapped section: the offsets [map_offset, end_offset), and the segments that hold them."""
 
     sources: Sequence[KeySource]
     start_offset: Offset
+    """Where the dirty section begins: the outcomes of transactions are known from here on."""
     end_offset: Offset
     """Where the pass ends: all transactions below it are decided."""
     transactions: Transactions | None
     """The outcomes of its transactions; None if it has none."""
+    strategy: CompactionStrategy = BY_OFFSET
+    """How the records of a key are ranked."""
+    below: Sequence[KeySource] = ()
+    """The segments with records below `map_offset` that may outrank those of the map."""
+    log_start_offset: int = 0
+    """Records below it neither win nor lose; 0 unless records have versions."""
+
+    @property
+    def map_offset(self) -> int:
+        """Where the map begins: with versions one record earlier, as the last record below the end of a
+        pass stays even if it lost."""
+        if not self.below:
+            return self.start_offset
+        return max(self.start_offset - 1, self.log_start_offset)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any record may be superseded."""
+        return self.map_offset < self.end_offset
 
     @property
     def entries_max(self) -> int:
         """An upper bound of the number of distinct keys."""
         return sum(source.totals.entries for source in self.sources)
 
+    @property
+    def scan_bytes(self) -> int:
+        """The bytes that filling the map with one part reads."""
+        return scan_bytes([*self.sources, *self.below], self.strategy)
+
 
 def dirty_section(
-    sources: Sequence[KeySource], *, start_offset: Offset, end_offset: Offset
+    sources: Sequence[KeySource],
+    *,
+    start_offset: Offset,
+    end_offset: Offset,
+    strategy: CompactionStrategy = BY_OFFSET,
+    log_start_offset: int = 0,
 ) -> DirtySection:
     """Returns the dirty section; the outcomes of its transactions determine where the pass ends."""
+    has_versions = strategy.has_versions
+    below = [each for each in sources if has_versions and each.row.base_offset < start_offset]
+    first = start_offset - 1 if below else start_offset
     dirty = [
         source
         for source in sources
-        if source.row.end_offset > start_offset and source.row.base_offset < end_offset
+        if source.row.end_offset > first and source.row.base_offset < end_offset
     ]
     transactions = None
     if any(source.totals.special_rows for source in dirty):
@@ -106,6 +158,9 @@ def dirty_section(
         start_offset=start_offset,
         end_offset=transactions.end_offset if transactions else end_offset,
         transactions=transactions,
+        strategy=strategy,
+        below=below,
+        log_start_offset=log_start_offset if has_versions else 0,
     )
 
 
@@ -154,9 +209,11 @@ class KeyParts:
         done: list[Part] = []
         while to_do:
             part = to_do.pop()
-            if part != self._filled and not self._fill(part, from_offset):
-                to_do += reversed(part.halves())
-                continue
+            if part != self._filled:
+                if not self._fill(part, from_offset):
+                    to_do += reversed(part.halves())
+                    continue
+                self._raise()
             self._filled = part
             self.left = len(to_do)
             done.append(part)
@@ -205,13 +262,25 @@ class KeyParts:
                     block.data,
                     self._map,
                     base_offset=source.row.base_offset,
-                    start_offset=section.start_offset,
+                    start_offset=section.map_offset,
                     end_offset=section.end_offset,
                     transactions=section.transactions,
                 )
                 if step.is_full:
                     return False
         return True
+
+    def _raise(self) -> None:
+        """Raise the map's entries to records below it that outrank them."""
+        for source in self._section.below:
+            for block in source.blocks():
+                raise_keys(
+                    block.data,
+                    self._map,
+                    base_offset=source.row.base_offset,
+                    start_offset=self._section.log_start_offset,
+                    end_offset=self._section.map_offset,
+                )
 
 
 def sample_keys_max(capacity: int) -> int:
@@ -239,9 +308,9 @@ def mark_window(
     Raises:
         VerificationFailed: the map does not hold what was put into it, or differs from the sidecars.
     """
-    marked = [Marked(bytearray(marks_bytes(source.totals.entries))) for source in window]
-    if section.start_offset < section.end_offset and any(its.marks for its in marked):
-        to_mark, to_map = scan_bytes(window), scan_bytes(section.sources)
+    marked = [new_marks(source.totals.entries, section.strategy) for source in window]
+    if section.has_work and any(its.marks for its in marked):
+        to_mark, to_map = scan_bytes(window, section.strategy), section.scan_bytes
         report_left(to_map + to_mark, 0)
         for offset_map in parts.fill_each(window[0].row.base_offset):
             report_left(to_mark + parts.left * (to_map + to_mark), parts.left)
@@ -254,9 +323,16 @@ def mark_window(
     return marked
 
 
-def scan_bytes(sources: Iterable[KeySource]) -> int:
+def new_marks(entries: int, strategy: CompactionStrategy) -> Marked:
+    """Returns what a segment with so many entries has before anything of it is marked."""
+    size = marks_bytes(entries)
+    return Marked(bytearray(size), winners=bytearray(size) if strategy.has_versions else None)
+
+
+def scan_bytes(sources: Iterable[KeySource], strategy: CompactionStrategy) -> int:
     """Returns the bytes that one scan of these segments' sidecars reads."""
-    return sum(blocks_bytes(source.totals) for source in sources)
+    has_versions = strategy.has_versions
+    return sum(blocks_bytes(source.totals, has_versions=has_versions) for source in sources)
 
 
 def _mark(
@@ -270,11 +346,16 @@ def _mark(
             its.marks,
             base_offset=source.row.base_offset,
             first_entry=block.first_entry,
-            start_offset=section.start_offset,
+            start_offset=section.map_offset,
             end_offset=section.end_offset,
             transactions=section.transactions,
+            winners=its.winners,
+            log_start_offset=section.log_start_offset,
         )
         its.superseded += step.superseded
+        its.outranked += step.outranked
+        if step.first_outranked is not None and len(its.examples) < OUTRANKED_EXAMPLES_MAX:
+            its.examples.append(step.first_outranked)
         yield step
 
 
@@ -283,11 +364,16 @@ def marks_bytes(entries: int) -> int:
     return -(-entries // 8)
 
 
-def windows(counts: Sequence[int], bytes_max: int) -> list[slice]:
+def windows(
+    counts: Sequence[int], bytes_max: int, strategy: CompactionStrategy = BY_OFFSET
+) -> list[slice]:
     """Returns windows of segments, given their entry counts, whose marks fit in `bytes_max`. Pure.
 
-    A window has at least one segment, even if its marks are larger.
+    A window has at least one segment, even if its marks are larger. Where records have versions, all
+    segments are one window.
     """
+    if strategy.has_versions:
+        return [slice(0, len(counts))] if counts else []
     found: list[slice] = []
     size = 0
     for number, count in enumerate(counts):
@@ -305,9 +391,16 @@ def map_beside_marks(
     sources: Sequence[KeySource],
     spans: Sequence[slice],
     settings: CleanerSettings,
+    strategy: CompactionStrategy = BY_OFFSET,
 ) -> OffsetMap:
     """Returns a map that takes the memory left by the marks of the largest window."""
     counts = [[source.totals.entries for source in sources[span]] for span in spans]
     taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
-    map_bytes = max(settings.map_bytes - taken, MAP_BYTES_MIN)
-    return OffsetMap(map_bytes, hash_key, settings.map_load_factor)
+    least = MAP_BYTES_MIN
+    if strategy.has_versions:
+        taken *= 2  # The bits of winners are as many as the marks.
+        least += MAP_SLOTS_MIN * VERSION_BYTES
+    map_bytes = max(settings.map_bytes - taken, least)
+    return OffsetMap(
+        map_bytes, hash_key, settings.map_load_factor, has_versions=strategy.has_versions
+    )

@@ -93,7 +93,7 @@ class Recopy:
         self._start_segment(group[0][0].row.base_offset)
         for segment, its in group:
             before = self._filter.counts
-            self._filter.start_source(segment.row.base_offset, its.marks)
+            self._filter.start_source(segment.row.base_offset, its.marks, its.winners)
             for block in segment.blocks():
                 self._recopy_block(segment, block)
             self.by_source.append(counts_between(before, self._filter.counts))

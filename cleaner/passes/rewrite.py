@@ -23,11 +23,14 @@ from cleaner.passes.verify_pass import PassVerifier, VerificationFailed
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.rules.report import GroupReport
-from cleaner.rules.step import KeysDiffer
+from cleaner.rules.step import KeysDiffer, Outranked
 from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment
+
+OUTRANKED_EXAMPLES_MAX = 10
+"""So many outranked records are named in the report of a pass."""
 
 Group = Sequence[tuple[IndexedSegment, Marked]]
 """Neighbouring segments, each with the marks of its superseded records."""
@@ -38,7 +41,7 @@ class Rewriting:
 
     __slots__ = (
         "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_verifier",
-        "batch_filter", "group_reports", "has_committed", "tally",
+        "batch_filter", "group_reports", "has_committed", "outranked_examples", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +66,7 @@ class Rewriting:
         # State.
         self.batch_filter = _filter(plan, section, settings, stamps_markers=sees_whole_log)
         self._survey = _survey(plan, section, stamps_markers=sees_whole_log)
+        self.outranked_examples: list[Outranked] = []
         self.tally: Counter[str] = Counter()
         """Counts of groups, segments and bytes, by their names in `PassReport`."""
         self.group_reports: list[GroupReport] = []
@@ -75,6 +79,10 @@ class Rewriting:
         Args:
             later_bytes: bytes that later windows may have to read.
         """
+        for _, its in window:
+            self.tally["outranked"] += its.outranked
+            room = OUTRANKED_EXAMPLES_MAX - len(self.outranked_examples)
+            self.outranked_examples += its.examples[:room]
         works = self._plan_work(window)
         groups = group_segments(works, group_bounds(self._plan))
         left = self._work_left(window, works, groups, later_bytes)
@@ -143,9 +151,10 @@ class Rewriting:
 
     def rewrite(self, group: Group, *, takes_offset: bool) -> None:
         """Recopy, verify and swap one group; `takes_offset`: the swap commits the clean offset too."""
+        strategy = self._plan.view.config.strategy
         recopy = Recopy(
             self.batch_filter,
-            self._log.new_cleaned_segment,
+            lambda base_offset: self._log.new_cleaned_segment(base_offset, strategy),
             has_sidecars=self._settings.keeps_key_sidecars,
             meter=self._meter,
         )
@@ -261,6 +270,7 @@ def _filter(
         stamps_markers=stamps_markers,
         is_verified=settings.verify,
         hold_offset=plan.hold.offset,
+        strategy=plan.view.config.strategy,
     )
 
 

@@ -21,6 +21,7 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate, urgency
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
+from storage.formats.manifest import UNKNOWN
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
@@ -182,7 +183,7 @@ class Lookout:
         self._eligible_since.pop(partition, None)
         self._remainders[partition] = Remainder(
             first_uncleanable_offset=plan.end_offset,
-            now_ms=plan.now_ms,
+            now_ms=UNKNOWN if report.has_contested_tombstones else plan.now_ms,
             is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
             hold_offset=plan.hold.offset,
         )

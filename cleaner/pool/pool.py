@@ -222,10 +222,17 @@ class CleanerPool:
         As with `clean_now`, the active segment rolls and the pass goes up to the high watermark.
 
         Raises:
-            ValueError, CleaningPaused, CleaningAborted: as `clean_now`.
+            ValueError: as `clean_now`; or records have versions, which executors do not compare.
+            CleaningPaused, CleaningAborted: as `clean_now`.
             LogBusy: a pass, a rehearsal or another lease has claimed the log.
         """
         self.check_may_clean(log)
+        if log.config.strategy.has_versions:
+            strategy = log.config.compaction_strategy
+            raise ValueError(
+                f"{log.topic_partition} has compaction.strategy={strategy}:"
+                " only the broker's own cleaner compares versions"
+            )
         if (running := self._runner.running.get(log.topic_partition)) is not None:
             raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")
         log.roll(self._clock.now_ms())

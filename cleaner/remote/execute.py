@@ -52,6 +52,7 @@ from storage.files.errors import DamagedSidecar
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.files.paths import HASH_KEY, join
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_sidecar import KeyBlock, hash_key_check
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
@@ -330,10 +331,14 @@ class RemotePass:
     def _verifier(self) -> PassVerifier:
         return PassVerifier(self._settings, meter=self._meter, monotonic=self._monotonic)
 
-    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter:
+    def new_cleaned_segment(
+        self, base_offset: Offset, strategy: CompactionStrategy
+    ) -> CleanedSegmentWriter:
         """Returns a writer of an output in this attempt's folder."""
         version = next(self._versions)
-        return CleanedSegmentWriter(self._fs, self.folder, base_offset, version, self._hash_key)
+        return CleanedSegmentWriter(
+            self._fs, self.folder, base_offset, version, self._hash_key, strategy
+        )
 
     def _make_folder(self) -> None:
         if not self._fs.exists(self.plan.folder):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from storage.files.errors import DamagedSidecar, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, join, segment_file
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment
@@ -31,14 +32,18 @@ class RemoteSegment(CleanableSegment):
         row = self.row
         return join(self.keys_folder, segment_file(row.base_offset, row.file_version, KEYS))
 
-    def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
+    def key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecar | None:
         """Returns the sidecar; None if it is missing or damaged. Raises NoSpace."""
         try:
-            return KeySidecar.open(self.keys_fs, self.keys_path, self.row, hash_key)
+            return KeySidecar.open(self.keys_fs, self.keys_path, self.row, hash_key, strategy)
         except (MissingFile, DamagedSidecar):
             return None
 
-    def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
+    def new_key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecarWriter:
         """Returns a writer of a sidecar in `keys_folder`. Raises NoSpace, DiskError."""
         assert self.keys_folder is not None
         return KeySidecarWriter(
@@ -47,6 +52,7 @@ class RemoteSegment(CleanableSegment):
             base_offset=self.row.base_offset,
             file_version=self.row.file_version,
             hash_key=hash_key,
+            strategy=strategy,
         )
 
     def drop_key_sidecar(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, Hold
-from cleaner.rules.pick import Assessment, Reason
+from cleaner.rules.pick import Assessment, Reason, uncovered_since_ms
 from protocol.wire.numbers import Offset
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
@@ -21,7 +22,9 @@ class CleanableLog(Protocol):
     def generation(self) -> int: ...
     @property
     def log_start_offset(self) -> Offset: ...
-    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter: ...
+    def new_cleaned_segment(
+        self, base_offset: Offset, strategy: CompactionStrategy
+    ) -> CleanedSegmentWriter: ...
     def swap(
         self,
         sources: Sequence[SegmentRow],
@@ -65,6 +68,18 @@ class CleaningPlan:
             if segment.row.base_offset < self.end_offset
             and segment.row.end_offset > log_start_offset
         )
+
+
+def at_horizon_clock(plan: CleaningPlan, end_offset: Offset) -> CleaningPlan:
+    """Returns the plan with the clock by which tombstones go, for a pass that ends at `end_offset`.
+
+    Where records have versions, a tombstone stays until the records appended before its horizon were
+    compared with it, so the first append above the pass's end is the latest horizon that counts.
+    """
+    if not plan.view.config.strategy.has_versions:
+        return plan
+    since_ms = uncovered_since_ms([*plan.view.sealed_rows, plan.view.active_row], end_offset)
+    return replace(plan, now_ms=min(plan.now_ms, max(since_ms, 0)))
 
 
 def plan_pass(

@@ -17,7 +17,8 @@ A log is eligible if
     the first append to a dirty segment was longer than max.compaction.lag.ms ago,
     its dirty ratio exceeds min.cleanable.dirty.ratio, or
     a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes);
-    segments that reach to or above the log's hold do not count, because a hold moves all the time.
+    segments that reach to or above the log's hold do not count, because a hold moves all the time. Where
+    records have versions, a horizon counts once the bounds cover what was appended before it.
 `cleaner/rules/urgency.py` decides which eligible log is served first; `cleaner/rules/record_verdict.py`,
 which records the pass then drops, and when it sets a delete horizon.
 
@@ -196,6 +197,10 @@ def assess(
     end_offset = bounds.first_uncleanable_offset
     cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
     horizon_ms = _horizon_ms(rows, bounds, remainder, hold.offset)
+    if config.strategy.has_versions and horizon_ms > uncovered_since_ms(
+        [*rows, log.active_row], bounds.first_uncleanable_offset
+    ):
+        horizon_ms = LONG_MAX
     if cleanable and not requested and _is_stuck(remainder, bounds):
         cleanable, bounds = [], _held_by_transaction(bounds)
     clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
@@ -341,6 +346,19 @@ def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
         return LONG_MAX
     begun = (row.first_append_ms for row in dirty if row.first_append_ms != UNKNOWN)
     return min(min(begun, default=LONG_MAX) + config.max_compaction_lag_ms, LONG_MAX)
+
+
+def uncovered_since_ms(rows: Sequence[SegmentState], end_offset: int) -> int:
+    """Returns when the first record at or above `end_offset` was appended, at the earliest; LONG_MAX if
+    there is none.
+
+    Args:
+        rows: all segments of the log, the active one last.
+    """
+    row = next((row for row in rows if row.end_offset > end_offset), None)
+    if row is None:
+        return LONG_MAX
+    return row.created_ms if row.first_append_ms == UNKNOWN else row.first_append_ms
 
 
 def _horizon_ms(

@@ -3,7 +3,9 @@
 This is the specification of the compiled rule, `cleaner/kernel/judge.pxi` and `filter.pxi` (parts of
 `kernel.pyx`), and in the tests their oracle: simple, slow, pure.
 
-A record is kept while no later record has its key. Offsets are never reassigned.
+A record is kept while no other record of its key outranks it: by default, while no later one has its
+key. Where `compaction.strategy` gives records versions, the higher version wins (`latest.py`). Offsets
+are never reassigned.
 
 Which logs a pass takes, and when it takes one for its tombstones alone, is decided by `pick.py`.
 
@@ -11,7 +13,8 @@ A tombstone (a key without a value) is dropped after its batch's delete horizon,
 reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
 horizon: the time of the pass plus `delete.retention.ms`. A mirror may lag longer than that. So a group
 can hold what it has not read: tombstones and markers from its committed offset on stay even after their
-delete horizon (docs/design/replication.md).
+delete horizon (docs/design/replication.md). With versions, a tombstone may outrank records at higher
+offsets, so it also stays while a pass drops any (docs/design/strategies.md).
 
 Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
@@ -45,8 +48,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from cleaner.rules.latest import Rank, version_of, wins
 from protocol.records.control_record import ControlType, read_control_type
+from protocol.records.record import Headers
 from protocol.wire.errors import InvalidRecord
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 INT64_MAX = 2**63 - 1
 
@@ -55,7 +61,7 @@ class Verdict(enum.Enum):
     """Why a record is kept or dropped; each value is a label of the cleaner's metrics."""
 
     KEPT_LATEST = "kept_latest"
-    """No later record has its key."""
+    """No other record of its key outranks it."""
     KEPT_UNMAPPED = "kept_unmapped"
     """It lies beyond the map's end, so the map does not know whether it is superseded."""
     KEPT_TAIL = "kept_tail"
@@ -68,8 +74,11 @@ class Verdict(enum.Enum):
     KEPT_HELD = "kept_held"
     """A tombstone or marker whose delete horizon has passed, but a group holds its offset
     (`compaction.hold.groups`)."""
+    KEPT_CONTESTED = "kept_contested"
+    """A tombstone whose delete horizon has passed, but which may outrank records that this very pass
+    drops; it goes in the next one. Only where records have versions."""
     DROPPED_SUPERSEDED = "dropped_superseded"
-    """A later record has its key."""
+    """Another record of its key outranks it."""
     DROPPED_TOMBSTONE = "dropped_tombstone"
     """A tombstone whose batch's delete horizon has passed."""
     DROPPED_UNKEYED = "dropped_unkeyed"
@@ -99,7 +108,7 @@ class KeyOffsets(Protocol):
 
     @property
     def end_offset(self) -> int: ...
-    def get(self, key: bytes, /) -> int | None: ...
+    def rank(self, key: bytes, /) -> Rank | None: ...
 
 
 class KeyedRecord(Protocol):
@@ -111,6 +120,10 @@ class KeyedRecord(Protocol):
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes | None: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class RecordBatch(Protocol):
@@ -132,6 +145,10 @@ class RecordBatch(Protocol):
     def producer_epoch(self) -> int: ...
     @property
     def record_count(self) -> int: ...
+    @property
+    def is_log_append_time(self) -> bool: ...
+    @property
+    def max_timestamp(self) -> int: ...
 
 
 R = TypeVar("R", bound=KeyedRecord)
@@ -185,6 +202,8 @@ class PassBounds:
     transaction."""
     hold_offset: int = INT64_MAX
     """Tombstones and markers at and above this offset stay even after their delete horizon."""
+    strategy: CompactionStrategy = BY_OFFSET
+    """How the records of a key are ranked."""
 
     @property
     def new_delete_horizon_ms(self) -> int:
@@ -210,30 +229,37 @@ def verdict_of(
     key: bytes | None,
     has_value: bool,
     offset: int,
+    version: int = 0,
     offset_map: KeyOffsets,
     delete_horizon_ms: int | None,
     now_ms: int,
     keeps_unkeyed: bool = False,
     hold_offset: int = INT64_MAX,
+    has_versions: bool = False,
 ) -> Verdict:
     """Returns the verdict on one record. Pure.
 
     Args:
         offset: absolute offset of the record in its partition.
+        version: the record's version; 0 where records have none.
         delete_horizon_ms: epoch ms from which the batch's tombstones are dropped; None until the batch's
             first cleaning sets it.
         hold_offset: see `PassBounds`.
+        has_versions: whether records have versions.
     """
     if offset >= offset_map.end_offset:
         # The map ends before this record, so it may miss later records of the key.
         return Verdict.KEPT_UNMAPPED
     if key is None:
         return Verdict.KEPT_UNKEYED if keeps_unkeyed else Verdict.DROPPED_UNKEYED
-    latest = offset_map.get(key)
-    if latest is not None and offset < latest:
+    latest, rank = offset_map.rank(key), Rank(version, offset)
+    if latest is not None and wins(latest, over=rank):
         return Verdict.DROPPED_SUPERSEDED
     if not has_value and delete_horizon_ms is not None and now_ms >= delete_horizon_ms:
-        return Verdict.KEPT_HELD if offset >= hold_offset else Verdict.DROPPED_TOMBSTONE
+        if offset >= hold_offset:
+            return Verdict.KEPT_HELD
+        is_contested = has_versions and latest == rank
+        return Verdict.KEPT_CONTESTED if is_contested else Verdict.DROPPED_TOMBSTONE
     return Verdict.KEPT_LATEST
 
 
@@ -323,7 +349,8 @@ def _verdicts_of_records(
         verdicts = [_verdict_of_control(header, records, bounds, remaining)] * len(records)
     else:
         verdicts = [_verdict_of_record(header, record, offset_map, bounds) for record in records]
-    if header.last_offset == bounds.tail_offset and not verdicts[-1].is_kept:
+    would_go = not verdicts[-1].is_kept or verdicts[-1] is Verdict.KEPT_CONTESTED
+    if header.last_offset == bounds.tail_offset and would_go:
         verdicts[-1] = Verdict.KEPT_TAIL
     return tuple(verdicts)
 
@@ -335,12 +362,20 @@ def _verdict_of_record(
         key=record.key,
         has_value=record.value is not None,
         offset=record.offset,
+        version=version_in(header, record, bounds.strategy),
         offset_map=offset_map,
         delete_horizon_ms=header.delete_horizon_ms,
         now_ms=bounds.now_ms,
         keeps_unkeyed=bounds.keeps_unkeyed,
         hold_offset=bounds.hold_offset,
+        has_versions=bounds.strategy.has_versions,
     )
+
+
+def version_in(header: RecordBatch, record: KeyedRecord, strategy: CompactionStrategy) -> int:
+    """Returns the version of a batch's record; 0 if the strategy gives none."""
+    timestamp = header.max_timestamp if header.is_log_append_time else record.timestamp
+    return version_of(strategy, timestamp=timestamp, headers=record.headers)
 
 
 def _verdict_of_control(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cleaner.rules.record_verdict import Verdict
-from cleaner.rules.step import GroupAccount, VerdictCount
+from cleaner.rules.step import GroupAccount, Outranked, VerdictCount
 from cleaner.rules.text import count_text, duration_text, size_text
 from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.manifest import SegmentRow
@@ -110,6 +110,12 @@ class PassReport:
     """Tombstones and markers at and above it stayed even after their delete horizon."""
     held_by: str = ""
     """Who holds them; empty: no one."""
+    strategy: str = "offset"
+    """How the records of a key were ranked."""
+    outranked: int = 0
+    """Records that were superseded by one at a lower offset: writers race, or retry out of order."""
+    outranked_examples: tuple[Outranked, ...] = ()
+    """Some of these."""
     seconds: float = 0.0
     """Wall time of the pass; time spent throttled is part of it."""
     throttled_seconds: float = 0.0
@@ -119,6 +125,13 @@ class PassReport:
     """The part of `seconds` spent on reading the output again and comparing it."""
     group_reports: tuple[GroupReport, ...] = ()
     """One report per group, in offset order."""
+
+    @property
+    def has_contested_tombstones(self) -> bool:
+        """Whether tombstones stayed because of records that the pass has dropped: they may go now."""
+        counts = self.records_by_verdict
+        dropped = counts.get(Verdict.DROPPED_SUPERSEDED.value, 0)
+        return dropped > 0 and counts.get(Verdict.KEPT_CONTESTED.value, 0) > 0
 
     def _count_by_verdict(self, prefix: str) -> str:
         """Returns the counts by verdict, largest first: "910 superseded, 3 tombstone"."""
@@ -160,6 +173,7 @@ class PassReport:
         size = size_text(self.bytes_untouched)
         remarks = (
             (self.held_by, f"tombstones held from offset {self.hold_offset} on by {self.held_by}"),
+            (self.outranked, f"{count_text(self.outranked, 'record')} outranked by earlier ones"),
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.text import count_text
 from protocol.wire.numbers import Offset
@@ -58,6 +60,14 @@ class MapStep:
     """The map is full and cannot hold this part. Clear it, and start again with half of the part."""
 
 
+class Outranked(NamedTuple):
+    """A record that lost, although its offset is higher."""
+
+    offset: Offset
+    by: Offset
+    """The offset of the record that outranks it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkStep:
     """The result of `mark_keys` for one block."""
@@ -67,7 +77,11 @@ class MarkStep:
     met: MapTally
     """The map entries whose own record was read: the last record of its key."""
     unknown: int
-    """Records whose key the map should have with their offset or a later one, and lacks."""
+    """Records whose key the map should have with their rank or a higher one, and lacks."""
+    outranked: int = 0
+    """Marks of records after the one that outranks them."""
+    first_outranked: Outranked | None = None
+    """The first of these; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,3 +242,10 @@ class KeyHit:
     producer_id: int | None
     decision: Decision | None
     """None: it belongs to no transaction."""
+    version: int = 0
+    """Its version; 0 where records have none."""
+
+    @property
+    def rank(self) -> Rank:
+        """By which it is compared with the others."""
+        return Rank(self.version, self.offset)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import islice
+from itertools import islice, zip_longest
 
+from cleaner.rules.latest import NO_VERSION
 from cli.dump.kinds import Kind
 from cli.dump.section import Row, Section
 from cli.dump.segment import Selection
@@ -29,9 +30,10 @@ def keys_section(fs: FileSystem, path: str, selection: Selection) -> Section:
         kind=Kind.KEY_SIDECAR.value,
         path=path,
         facts={
-            "base_offset": sidecar.base_offset,
-            "file_version": sidecar.file_version,
+            "base_offset": sidecar.header.base_offset,
+            "file_version": sidecar.header.file_version,
             "segment_size": sidecar.sums.data_bytes,
+            "strategy": str(sidecar.header.strategy),
             **_totals(sidecar),
         },
         rows=islice(rows, selection.limit),
@@ -70,10 +72,11 @@ def _special_rows(sidecar: KeySidecar, block: KeyBlock) -> Iterator[Row]:
         flags = [name for bit, name in enumerate(FLAGS) if row.flags & 1 << bit]
         yield {
             "what": KINDS.get(row.kind, str(row.kind)),
-            "offset": sidecar.base_offset + row.first_offset,
-            "last_offset": sidecar.base_offset + row.last_offset,
+            "offset": sidecar.header.base_offset + row.first_offset,
+            "last_offset": sidecar.header.base_offset + row.last_offset,
             "bytes": None,
             "key_hash": None,
+            "version": None,
             "producer_id": row.producer_id,
             "producer_epoch": row.producer_epoch,
             "flags": " ".join(flags),
@@ -81,14 +84,15 @@ def _special_rows(sidecar: KeySidecar, block: KeyBlock) -> Iterator[Row]:
 
 
 def _entries(sidecar: KeySidecar, block: KeyBlock) -> Iterator[Row]:
-    for entry in block.entries():
-        offset = sidecar.base_offset + (entry.offset & ~TOMBSTONE)
+    for entry, version in zip_longest(block.entries(), block.versions()):
+        offset = sidecar.header.base_offset + (entry.offset & ~TOMBSTONE)
         yield {
             "what": "tombstone" if entry.offset & TOMBSTONE else "record",
             "offset": offset,
             "last_offset": offset,
             "bytes": entry.size,
             "key_hash": entry.key_hash.hex(),
+            "version": None if version == NO_VERSION else version,
             "producer_id": None,
             "producer_epoch": None,
             "flags": "",

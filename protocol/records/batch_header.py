@@ -126,8 +126,13 @@ class BatchHeader:
     @property
     def timestamp_type(self) -> TimestampType:
         """Whether the broker or the producer sets the records' timestamps."""
-        is_brokers = self.attributes & LOG_APPEND_TIME
+        is_brokers = self.is_log_append_time
         return TimestampType.LOG_APPEND_TIME if is_brokers else TimestampType.CREATE_TIME
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether each of its records has the batch's max timestamp."""
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:

@@ -438,6 +438,25 @@ RF_INLINE int read_record(const uint8_t **position, const uint8_t *end, record_v
     return RECORD_OK;
 }
 
+/* Finds the last header of a whole record with this name. Returns the size of its value, and sets
+ * *value; -1 if its value is null or there is no such header. */
+static RF_UNUSED int32_t last_header(
+    const record_view *record, const uint8_t *name, int32_t name_size, const uint8_t **value) {
+    const uint8_t *at = record->headers, *key, *data;
+    int32_t key_size, data_size, found = -1;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        /* The record was read before, so this cannot fail; the check is for the compiler. */
+        if (read_sized(&at, record->end, 0, &key, &key_size) != 0 ||
+            read_sized(&at, record->end, 1, &data, &data_size) != 0)
+            break;
+        if (key_size == name_size && memcmp(key, name, (size_t)name_size) == 0) {
+            found = data_size;
+            *value = data;
+        }
+    }
+    return found;
+}
+
 static RF_UNUSED const char *record_status_text(int status) {
     switch (status) {
     case RECORD_OK: return "is sound";

@@ -73,6 +73,9 @@ cdef extern from "record_format.h" nogil:
         int8_t attributes
 
     int read_record(const uint8_t **position, const uint8_t *end, record_view *out)
+    int32_t last_header(
+        const record_view *record, const uint8_t *name, int32_t name_size, const uint8_t **value
+    )
     const char *record_status_text(int status)
     size_t restamped_size(const record_view *record, int64_t timestamp_delta)
     uint8_t *write_record_restamped(uint8_t *to, const record_view *record, int64_t timestamp_delta)

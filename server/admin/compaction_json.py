@@ -17,6 +17,7 @@ from cleaner.pacing.latency_guard import GuardState
 from cleaner.pacing.progress import ProgressSnapshot
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.pool.status import PoolStatus, RunningStatus
+from cleaner.rules.latest import NO_VERSION
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
@@ -98,6 +99,11 @@ def report_json(report: PassReport) -> Json:
         "dirty_ratio": round(report.dirty_ratio, 6),
         "hold_offset": report.hold_offset if report.held_by else None,
         "held_by": report.held_by or None,
+        "strategy": report.strategy,
+        "outranked": report.outranked,
+        "outranked_examples": [
+            {"offset": each.offset, "outranked_by": each.by} for each in report.outranked_examples
+        ],
         "seconds": round(report.seconds, 3),
         "throttled_seconds": round(report.throttled_seconds, 3),
         "verify_seconds": round(report.verify_seconds, 3),
@@ -188,6 +194,7 @@ def _key_record_json(record: KeyRecord) -> Json:
         "is_tombstone": hit.value_bytes is None,
         "value_bytes": hit.value_bytes,
         "superseded_by": record.superseded_by,
+        "version": None if hit.version == NO_VERSION else hit.version,
         "transaction": hit.decision.value if hit.decision else None,
         "delete_horizon_ms": hit.delete_horizon_ms,
     }

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 
 _log = logging.getLogger("server.topics.computed_configs")
+
+RANKING_PROPERTIES = {"compaction.strategy", "compaction.strategy.header"}
+"""Say which record of a key is its last value."""
 
 
 class TopicConfigs:
@@ -46,10 +50,23 @@ class TopicConfigs:
         return self._cache[key]
 
     def _without_faults(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
-        config = self._defaults
-        for property_name, text in overrides.items():
-            try:
-                config = LogConfig.from_overrides({property_name: text}, config)
-            except ConfigError as error:
-                _log.warning("%s: setting ignored: %s", name, error)
+        config, left = self._defaults, dict(overrides)
+        faults: dict[str, ConfigError] = {}
+        while True:
+            for property_name, text in left.items():
+                try:
+                    config = LogConfig.from_overrides({property_name: text}, config)
+                    faults.pop(property_name, None)
+                except ConfigError as error:
+                    faults[property_name] = error
+            if len(faults) == len(left):
+                break
+            # One property may be valid only with another one that came after it.
+            left = {each: left[each] for each in faults}
+        for fault in faults.values():
+            _log.warning("%s: setting ignored: %s", name, fault)
+        if RANKING_PROPERTIES & faults.keys():
+            # By another ranking, cleaning would drop last values.
+            _log.error("%s: not compacted, because its compaction.strategy is ignored", name)
+            config = replace(config, cleanup_policy=())
         return config

@@ -13,7 +13,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.metadata.store import METADATA_TOPIC
 from server.topics.computed_configs import TopicConfigs
 from server.topics.names import collision_key, fault_of_name
-from server.topics.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
+from server.topics.topic import DEFAULT, INTERNAL_TOPICS, Topic, TopicDefaults, TopicRefused
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 
@@ -80,9 +80,20 @@ def check_creation(
     if refusal is not None:
         return refusal
     try:
-        return count, configs.strictly(new_topic.overrides)
+        config = configs.strictly(new_topic.overrides)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
+    return fault_of_strategy(new_topic.name, config) or (count, config)
+
+
+def fault_of_strategy(name: str, config: LogConfig) -> TopicRefused | None:
+    """Returns why a topic cannot rank its records as its configuration says; None if it can."""
+    if name not in INTERNAL_TOPICS or not config.strategy.has_versions:
+        return None
+    text = f"{name} is an internal topic: its coordinator reads the last record of each key."
+    return TopicRefused(
+        error_code=ErrorCode.INVALID_CONFIG, message=f"{text} compaction.strategy must be offset."
+    )
 
 
 def fault_of_growth(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from storage.formats.config_property import (
     DAY_MS,
     DOUBLE,
@@ -19,6 +20,9 @@ from storage.formats.config_property import (
     Synonym,
     prop,
 )
+
+STRATEGY_HEADER_BYTES_MAX = 254
+"""A key sidecar has that much space for the name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +123,32 @@ class CompactionConfig:
         " Kompakt's own.",
     )
 
+    compaction_strategy: str = prop(
+        "compaction.strategy",
+        STRING,
+        default="offset",
+        choices=("offset", "timestamp", "header"),
+        doc="Which record of a key is its last value: the one with the highest offset, the highest"
+        " timestamp, or the highest version in a header (compaction.strategy.header); of equal ones the"
+        " last. Tombstones count like other records. Not for internal topics. Specific to Kompakt"
+        " (KIP-280).",
+    )
+    compaction_strategy_header: str = prop(
+        "compaction.strategy.header",
+        STRING,
+        default="",
+        doc="The name of the header that holds a record's version, if compaction.strategy is header. The"
+        " value has 8 bytes, a signed big-endian integer; a record without it has a lower version than"
+        " every record with one. Specific to Kompakt.",
+    )
+
+    @property
+    def strategy(self) -> CompactionStrategy:
+        """How the records of a key are ranked."""
+        ranking = Ranking(self.compaction_strategy)
+        header = self.compaction_strategy_header if ranking is Ranking.HEADER else ""
+        return CompactionStrategy(ranking, header)
+
     @property
     def keeps_unkeyed_records(self) -> bool:
         """Whether the cleaner keeps records without a key."""
@@ -138,3 +168,17 @@ class CompactionConfig:
                     f"Invalid value {pattern[:100]!r} for configuration compaction.hold.groups: must be"
                     " the name of a group, or a prefix of one or more characters followed by *"
                 )
+        self._check_strategy()
+
+    def _check_strategy(self) -> None:
+        name = self.compaction_strategy_header
+        if self.compaction_strategy == Ranking.HEADER.value and not name:
+            raise ConfigError(
+                "compaction.strategy=header needs compaction.strategy.header, the name of the header"
+                " that holds a record's version"
+            )
+        if len(name.encode()) > STRATEGY_HEADER_BYTES_MAX:
+            raise ConfigError(
+                f"Invalid value {name[:100]!r} for configuration compaction.strategy.header:"
+                f" must have at most {STRATEGY_HEADER_BYTES_MAX} bytes"
+            )

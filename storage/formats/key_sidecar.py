@@ -5,10 +5,14 @@
              | special row size: uint16 = 24 | entry size: uint16 = 24 | trailer size: uint16 = 88
              | reserved: uint16 | base offset: int64 | file version: int64
              | hash key check: the first 8 bytes of SHA-256 of hash.key
+             | [format 2] ranking: uint8 (1 timestamp, 2 header) | name size: uint8 | name of the
+               header, UTF-8, filled up with zeros: 254 bytes
              | checksum: uint64
     block   := data bytes: uint32 (of the segment: whole batches, right after the last block's)
              | special rows: uint32 | entries: uint32 | unkeyed records: uint32
-             | special row{special rows} | entry{entries} | checksum: uint64
+             | special row{special rows} | entry{entries}
+             | [format 2] version: int64{entries}, of the entries in their order
+             | checksum: uint64
     special := first offset - base offset: uint32 | last offset - base offset: uint32
              | producer id: int64 | producer epoch: int16 | kind: uint8 | flags: uint8
              | reserved: uint32
@@ -19,6 +23,9 @@
              | tombstones in batches without a delete horizon | unkeyed records | special rows
              | batches | least delete horizon of batches with a tombstone or of kind 2 or 3, -1: none
              (each int64) | checksum: uint64
+
+Format 2 is that of topics whose records have versions (`compaction.strategy`): its header has 304 bytes.
+All others have format 1.
 
 Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up
 to there. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT, 3 ABORT, 4 any
@@ -46,18 +53,23 @@ import xxhash
 
 from storage.files.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
 from storage.files.files import File, FileSystem
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, Ranking
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
 
 HEADER = struct.Struct(">4sHHHHHHqq8s")
+RANKING = struct.Struct(">BB254s")
 HEAD = struct.Struct(">IIII")
 SPECIAL = struct.Struct(">IIqhBB4x")
 ENTRY = struct.Struct(">16sII")
+VERSION = struct.Struct(">q")
 TRAILER = struct.Struct(">16xqqqqqqqq")
 CHECKSUM_BYTES = 8
 MAGIC = b"KKEY"
-FORMAT = 1
+FORMAT, FORMAT_WITH_VERSIONS = 1, 2
 HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
+VERSIONED_HEADER_BYTES = HEADER_BYTES + RANKING.size
+RANKINGS = {1: Ranking.TIMESTAMP, 2: Ranking.HEADER}
 TOMBSTONE = 1 << 31
 TRAILER_BYTES = TRAILER.size + CHECKSUM_BYTES
 assert (HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES) == (48, 24, 24, 88)
@@ -98,6 +110,7 @@ class KeyBlock:
     special_count: int
     entry_count: int
     unkeyed_count: int
+    has_versions: bool
     data: memoryview
     """The whole block, in the form that the kernel takes."""
 
@@ -107,13 +120,25 @@ class KeyBlock:
 
     def entries(self) -> Iterator[KeyEntry]:
         """Returns its entries, for tools."""
-        rows = self.data[self.entries_at : -CHECKSUM_BYTES]
+        rows = self.data[self.entries_at : self.versions_at]
         return map(KeyEntry._make, ENTRY.iter_unpack(rows))
+
+    def versions(self) -> Iterator[int]:
+        """Returns the versions of its entries; nothing if records have none."""
+        return (
+            version
+            for (version,) in VERSION.iter_unpack(self.data[self.versions_at : -CHECKSUM_BYTES])
+        )
 
     @property
     def entries_at(self) -> int:
         """The position in the block where the entries begin."""
         return HEAD.size + self.special_count * SPECIAL.size
+
+    @property
+    def versions_at(self) -> int:
+        """The position in the block where the entries end and their versions, if any, begin."""
+        return self.entries_at + self.entry_count * ENTRY.size
 
 
 class Head(NamedTuple):
@@ -124,10 +149,9 @@ class Head(NamedTuple):
     entries: int
     unkeyed: int
 
-    @property
-    def block_bytes(self) -> int:
-        """The size of the whole block."""
-        rows = self.special_rows * SPECIAL.size + self.entries * ENTRY.size
+    def block_bytes(self, *, has_versions: bool) -> int:
+        """Returns the size of the whole block."""
+        rows = self.special_rows * SPECIAL.size + self.entries * entry_bytes(has_versions)
         return HEAD.size + rows + CHECKSUM_BYTES
 
 
@@ -151,14 +175,26 @@ class BlockSums(NamedTuple):
         )
 
 
+class SidecarHeader(NamedTuple):
+    """What a sidecar's header says about its segment and its entries."""
+
+    base_offset: int
+    file_version: int
+    hash_key_check: bytes
+    strategy: CompactionStrategy
+
+    @property
+    def size(self) -> int:
+        """The size of the header."""
+        return VERSIONED_HEADER_BYTES if self.strategy.has_versions else HEADER_BYTES
+
+
 class KeySidecar:
     """A sidecar whose header and trailer were read. Holds no file open between reads."""
 
     __slots__ = (
         "_fs",
-        "base_offset",
-        "file_version",
-        "hash_key_check",
+        "header",
         "path",
         "size",
         "sums",
@@ -170,7 +206,7 @@ class KeySidecar:
         fs: FileSystem,
         path: str,
         size: int,
-        name: tuple[int, int, bytes],
+        header: SidecarHeader,
         sums: BlockSums,
         totals: KeyTotals,
     ) -> None:
@@ -178,31 +214,51 @@ class KeySidecar:
         self.path = path
         self.size = size
         """The size of the sidecar itself."""
-        self.base_offset, self.file_version, self.hash_key_check = name
-        """The segment that its header names, and the check of the hash key."""
+        self.header = header
         self.sums = sums
         """The sums that its blocks must have."""
         self.totals = totals
 
+    @property
+    def blocks_bytes(self) -> int:
+        """The size of all its blocks, which is what reading them costs."""
+        return self.size - self.header.size - TRAILER_BYTES
+
     @staticmethod
-    def open(fs: FileSystem, path: str, row: SegmentRow, hash_key: bytes) -> KeySidecar:
+    def open(
+        fs: FileSystem,
+        path: str,
+        row: SegmentRow,
+        hash_key: bytes,
+        strategy: CompactionStrategy = BY_OFFSET,
+    ) -> KeySidecar:
         """Open the sidecar of the segment that `row` lists; reads header and trailer.
+
+        Args:
+            strategy: how the topic ranks the records of a key.
 
         Raises:
             MissingFile: there is no sidecar.
-            DamagedSidecar: it is damaged, or belongs to other bytes or another hash key.
+            DamagedSidecar: it is damaged, or belongs to other bytes, another hash key or strategy.
             NoSpace: no descriptor is left.
         """
         sidecar = KeySidecar.open_for_segment(fs, path, row)
-        if sidecar.hash_key_check != hash_key_check(hash_key):
-            raise DamagedSidecar(path, "it was made under another hash key")
+        sidecar.check_hash_key(hash_key)
+        if sidecar.header.strategy != strategy:
+            made_for = sidecar.header.strategy
+            raise DamagedSidecar(path, f"it ranks by {made_for}, its topic by {strategy}")
         return sidecar
+
+    def check_hash_key(self, hash_key: bytes) -> None:
+        """Raise DamagedSidecar if it was made under another hash key."""
+        if self.header.hash_key_check != hash_key_check(hash_key):
+            raise DamagedSidecar(self.path, "it was made under another hash key")
 
     @staticmethod
     def open_for_segment(fs: FileSystem, path: str, row: SegmentRow) -> KeySidecar:
         """Open it like `open`, but without checking the hash key, for callers that do not have it."""
         sidecar = KeySidecar.open_any(fs, path)
-        name = sidecar.base_offset, sidecar.file_version
+        name = sidecar.header[:2]
         if name != (row.base_offset, row.file_version):
             raise DamagedSidecar(path, f"it belongs to segment {name[0]}.v{name[1]}")
         size = sidecar.sums.data_bytes
@@ -217,15 +273,16 @@ class KeySidecar:
             file = fs.open(path)
         try:
             with _reading(path):
-                header = file.read_at(0, HEADER_BYTES)
+                head = file.read_at(0, VERSIONED_HEADER_BYTES)
                 trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
         finally:
             file.close()
-        name = _read_header(path, header)
+        header = _read_header(path, head)
         sums, totals = _read_trailer(path, trailer)
-        if file.size != _file_bytes(sums):
-            raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
-        return KeySidecar(fs, path, file.size, name, sums, totals)
+        expected = _file_bytes(header, sums)
+        if file.size != expected:
+            raise DamagedSidecar(path, f"it has {file.size} bytes instead of {expected}")
+        return KeySidecar(fs, path, file.size, header, sums, totals)
 
     def blocks(self, start: int = 0) -> Iterator[KeyBlock]:
         """Yield the blocks that cover the segment from byte `start` on, one in memory at a time.
@@ -238,14 +295,15 @@ class KeySidecar:
         """
         with _reading(self.path):
             file = self._fs.open(self.path)
-        place, passed = HEADER_BYTES, BlockSums()
+        place, passed = self.header.size, BlockSums()
+        has_versions = self.header.strategy.has_versions
         try:
             self._check_name(file)
             while place < self.size - TRAILER_BYTES:
                 head = self._head_at(file, place)
                 if passed.data_bytes + head.data_bytes > start:
                     yield self._block_at(file, place, head, passed)
-                place += head.block_bytes
+                place += head.block_bytes(has_versions=has_versions)
                 passed = passed.plus(head)
         finally:
             file.close()
@@ -255,23 +313,24 @@ class KeySidecar:
     def _check_name(self, file: File) -> None:
         """Check that the file is still this segment's; blocks look sound in any sidecar."""
         with _reading(self.path):
-            header = file.read_at(0, HEADER_BYTES)
-        name = self.base_offset, self.file_version, self.hash_key_check
-        if _read_header(self.path, header) != name:
+            header = file.read_at(0, self.header.size)
+        if _read_header(self.path, header) != self.header:
             raise DamagedSidecar(self.path, "another sidecar has replaced it")
 
     def _head_at(self, file: File, place: int) -> Head:
         with _reading(self.path):
             data = file.read_at(place, HEAD.size)
         head = Head(*HEAD.unpack(data)) if len(data) == HEAD.size else Head(0, 0, 0, 0)
-        if not head.data_bytes or place + head.block_bytes > self.size - TRAILER_BYTES:
+        size = head.block_bytes(has_versions=self.header.strategy.has_versions)
+        if not head.data_bytes or place + size > self.size - TRAILER_BYTES:
             raise DamagedSidecar(self.path, f"no block can begin at byte {place}")
         return head
 
     def _block_at(self, file: File, place: int, head: Head, passed: BlockSums) -> KeyBlock:
+        size = head.block_bytes(has_versions=self.header.strategy.has_versions)
         with _reading(self.path):
-            data = memoryview(file.read_at(place, head.block_bytes))
-        if len(data) != head.block_bytes or not is_sealed(data):
+            data = memoryview(file.read_at(place, size))
+        if len(data) != size or not is_sealed(data):
             raise DamagedSidecar(self.path, f"the checksum of the block at byte {place} differs")
         return key_block(data, position=passed.data_bytes, first_entry=passed.entries)
 
@@ -286,6 +345,7 @@ def key_block(data: bytes | memoryview, *, position: int, first_entry: int) -> K
         special_count=head.special_rows,
         entry_count=head.entries,
         unkeyed_count=head.unkeyed,
+        has_versions=len(data) != head.block_bytes(has_versions=False),
         data=memoryview(data),
     )
 
@@ -309,21 +369,42 @@ def hash_key_check(hash_key: bytes) -> bytes:
     return hashlib.sha256(hash_key).digest()[:8]
 
 
-def header_of(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
+def header_of(
+    base_offset: int, file_version: int, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+) -> bytes:
     """Returns the header of that segment's sidecar."""
-    sizes = HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES
-    name = base_offset, file_version, hash_key_check(hash_key)
-    return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, *name))
+    header = SidecarHeader(base_offset, file_version, hash_key_check(hash_key), strategy)
+    format_ = FORMAT_WITH_VERSIONS if strategy.has_versions else FORMAT
+    sizes = header.size, SPECIAL.size, ENTRY.size, TRAILER_BYTES
+    return sealed(HEADER.pack(MAGIC, format_, *sizes, 0, *header[:3]) + _packed(strategy))
 
 
-def _read_header(path: str, header: bytes) -> tuple[int, int, bytes]:
-    """Returns the base offset, the file version and the hash key check in a header."""
-    if len(header) < HEADER_BYTES or not is_sealed(header):
+def _packed(strategy: CompactionStrategy) -> bytes:
+    if not strategy.has_versions:
+        return b""
+    name = strategy.header.encode()
+    (number,) = (number for number, each in RANKINGS.items() if each is strategy.ranking)
+    return RANKING.pack(number, len(name), name)
+
+
+def _read_header(path: str, data: bytes) -> SidecarHeader:
+    """Returns what the header at the start of `data` says."""
+    if len(data) < HEADER_BYTES:
         raise DamagedSidecar(path, "its header is missing or damaged")
-    magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(header)
-    if (magic, format_) != (MAGIC, FORMAT):
+    magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(data)
+    if magic != MAGIC or format_ not in (FORMAT, FORMAT_WITH_VERSIONS):
         raise DamagedSidecar(path, f"it has another format ({magic!r}, {format_})")
-    return base_offset, file_version, check
+    has_versions = format_ == FORMAT_WITH_VERSIONS
+    size = VERSIONED_HEADER_BYTES if has_versions else HEADER_BYTES
+    if len(data) < size or not is_sealed(data[:size]):
+        raise DamagedSidecar(path, "its header is missing or damaged")
+    strategy = _read_strategy(data) if has_versions else BY_OFFSET
+    return SidecarHeader(base_offset, file_version, check, strategy)
+
+
+def _read_strategy(data: bytes) -> CompactionStrategy:
+    number, size, name = RANKING.unpack_from(data, HEADER.size)
+    return CompactionStrategy(RANKINGS[number], name[:size].decode())
 
 
 def trailer_of(segment_size: int, totals: KeyTotals) -> bytes:
@@ -365,15 +446,21 @@ def sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
     return BlockSums(totals.blocks, segment_size, *rows)
 
 
-def _file_bytes(sums: BlockSums) -> int:
-    """Returns the size of a file with such blocks."""
-    return HEADER_BYTES + TRAILER_BYTES + blocks_bytes(sums)
+def _file_bytes(header: SidecarHeader, sums: BlockSums) -> int:
+    """Returns the size of a file with such a header and such blocks."""
+    has_versions = header.strategy.has_versions
+    return header.size + TRAILER_BYTES + blocks_bytes(sums, has_versions=has_versions)
 
 
-def blocks_bytes(counts: BlockSums | KeyTotals) -> int:
+def blocks_bytes(counts: BlockSums | KeyTotals, *, has_versions: bool = False) -> int:
     """Returns the size of all blocks with such counts, which is what reading them costs."""
-    rows = counts.special_rows * SPECIAL.size + counts.entries * ENTRY.size
+    rows = counts.special_rows * SPECIAL.size + counts.entries * entry_bytes(has_versions)
     return counts.blocks * (HEAD.size + CHECKSUM_BYTES) + rows
+
+
+def entry_bytes(has_versions: bool) -> int:
+    """Returns the size of an entry, with its version if it has one."""
+    return ENTRY.size + (VERSION.size if has_versions else 0)
 
 
 @contextmanager

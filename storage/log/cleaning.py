@@ -17,6 +17,7 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import NoSpace, SwapRefused
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, SEGMENT_KINDS
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow
 from storage.log.commits import LogCommits
@@ -64,12 +65,18 @@ class LogCleaning:
         """The first offset that may be read; retention may move it during a pass."""
         return self._offsets.start
 
-    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter:
-        """Start a cleaned segment beside the log; end it with `finish` or `discard`."""
+    def new_cleaned_segment(
+        self, base_offset: Offset, strategy: CompactionStrategy = BY_OFFSET
+    ) -> CleanedSegmentWriter:
+        """Start a cleaned segment beside the log; end it with `finish` or `discard`.
+
+        Args:
+            strategy: how the pass ranks the records of a key.
+        """
         self._service.check_online()
         directory, hash_key = self._identity.directory, self._identity.hash_key
         version = self._list.next_version()
-        return CleanedSegmentWriter(self._fs, directory, base_offset, version, hash_key)
+        return CleanedSegmentWriter(self._fs, directory, base_offset, version, hash_key, strategy)
 
     def take_cleaned_segment(self, folder: str, row: SegmentRow) -> CleanedSegment:
         """Take over a cleaned segment from a folder on the log's disk. A worker thread.

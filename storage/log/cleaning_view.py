@@ -10,6 +10,7 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar, MissingFile, StorageError
 from storage.files.files import unlink_if_there
 from storage.files.paths import CLEANED, KEYS
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
@@ -49,11 +50,16 @@ class CleanableSegment:
                 file.read_ahead(ahead, READ_AHEAD_BYTES)
             return data
 
-    def open_key_sidecar(self, hash_key: bytes) -> KeySidecar:
+    def open_key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecar:
         """Open the segment's key sidecar without changing anything. Raises like `KeySidecar.open`."""
-        return KeySidecar.open(self.segment.fs, self.segment.path(KEYS), self.row, hash_key)
+        path = self.segment.path(KEYS)
+        return KeySidecar.open(self.segment.fs, path, self.row, hash_key, strategy)
 
-    def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
+    def key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecar | None:
         """Open the segment's key sidecar and remove a damaged one. Returns None if there is none.
 
         Raises:
@@ -61,7 +67,7 @@ class CleanableSegment:
             DiskError: a damaged sidecar cannot be removed.
         """
         try:
-            sidecar = self.open_key_sidecar(hash_key)
+            sidecar = self.open_key_sidecar(hash_key, strategy)
         except MissingFile:
             self.segment.key_sidecar_size = 0
             return None
@@ -72,7 +78,9 @@ class CleanableSegment:
         self.segment.key_sidecar_size = sidecar.size
         return sidecar
 
-    def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
+    def new_key_sidecar(
+        self, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    ) -> KeySidecarWriter:
         """Start the segment's key sidecar, one at a time. The file gets its name when it is finished.
 
         Raises:
@@ -88,6 +96,7 @@ class CleanableSegment:
                 base_offset=self.row.base_offset,
                 file_version=self.row.file_version,
                 hash_key=hash_key,
+                strategy=strategy,
                 placed_as=files.path(KEYS),
                 on_end=files.unpin,
             )

@@ -551,4 +551,5 @@ def _kept_records_rules(config: LogConfig) -> tuple[object, ...]:
         config.is_deleted,
         config.keeps_unkeyed_records,
         config.compaction_hold_groups,
+        config.strategy,
     )

@@ -21,6 +21,7 @@ from storage.files.paths import (
     join,
     segment_file,
 )
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import FLAG_CLEANED, SegmentRow
 from storage.formats.segment_index import SegmentIndex
@@ -68,17 +69,25 @@ class CleanedSegmentWriter:
         "_hash_key",
         "_index",
         "_keys",
+        "_strategy",
         "_written_back_bytes",
         "base_offset",
         "version",
     )
 
     def __init__(
-        self, fs: FileSystem, directory: str, base_offset: Offset, version: int, hash_key: bytes
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        version: int,
+        hash_key: bytes,
+        strategy: CompactionStrategy = BY_OFFSET,
     ) -> None:
         # Constant after construction
         self._fs = fs
         self._hash_key = hash_key
+        self._strategy = strategy
         self._directory = directory
         self.base_offset = base_offset
         self.version = version
@@ -161,6 +170,7 @@ class CleanedSegmentWriter:
                 base_offset=self.base_offset,
                 file_version=self.version,
                 hash_key=self._hash_key,
+                strategy=self._strategy,
             )
         return self._keys
 

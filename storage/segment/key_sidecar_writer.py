@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from storage.files.errors import MissingFile, StorageError
 from storage.files.files import FileSystem, unlink_if_there
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import HEAD, BlockSums, Head, header_of, sums_of, trailer_of
 from storage.formats.key_totals import KeyTotals
 
@@ -24,6 +25,7 @@ class KeySidecarWriter:
         base_offset: int,
         file_version: int,
         hash_key: bytes,
+        strategy: CompactionStrategy = BY_OFFSET,
         placed_as: str | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -31,6 +33,7 @@ class KeySidecarWriter:
 
         Args:
             path: the file's name during the write; an existing file is replaced.
+            strategy: how the topic ranks the records of a key: the blocks have versions, or have none.
             placed_as: the name that `finish` gives the file; None leaves `path`.
             on_end: called when the writer has closed its file, unless the constructor raised.
 
@@ -45,7 +48,7 @@ class KeySidecarWriter:
         unlink_if_there(fs, path)
         self._file = fs.open(path, create=True)
         with self._discarding():
-            self._file.append((header_of(base_offset, file_version, hash_key),))
+            self._file.append((header_of(base_offset, file_version, hash_key, strategy),))
         self._on_end = on_end
 
     @property

@@ -6,9 +6,10 @@ The tests have their own simple, slow encoder, so that the kernel is not compare
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import (
     AbortedTransaction,
     Fate,
@@ -16,6 +17,7 @@ from cleaner.rules.record_verdict import (
     Remains,
     is_marker,
     retain_log,
+    version_in,
 )
 from protocol.records.batch_scan import crc32c
 from protocol.records.compression import Codec, compress
@@ -25,6 +27,7 @@ from protocol.records.control_record import (
     read_control_type,
     write_transaction_marker,
 )
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 HASH_KEY = bytes(range(16))
 INFLATED_BYTES_MAX = 1 << 20
@@ -56,7 +59,7 @@ class LogRecord:
     timestamp: int = 1_000
     key: bytes | None = b"key"
     value: bytes | None = b"value"
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ def encode_record(record: LogRecord, batch: LogBatch, base_timestamp: int) -> by
     body += varint(record.offset - batch.base_offset) + sized(record.key) + sized(record.value)
     body += varint(len(record.headers))
     for key, value in record.headers:
-        body += sized(key) + sized(value)
+        body += sized(key.encode()) + sized(value)
     return varint(len(body)) + body
 
 
@@ -178,14 +181,18 @@ def wrap(value: int) -> int:
 
 
 class PlainOffsetMap:
-    """The expected content of the offset map, as a dict."""
+    """The expected content of the offset map, as a dict; versions are those of its records' offsets."""
 
-    def __init__(self, offsets: dict[bytes, int], end_offset: int) -> None:
+    def __init__(
+        self, offsets: dict[bytes, int], end_offset: int, versions: Mapping[int, int] | None = None
+    ) -> None:
         self.offsets = offsets
         self.end_offset = end_offset
+        self.versions = versions or {}
 
-    def get(self, key: bytes) -> int | None:
-        return self.offsets.get(key)
+    def rank(self, key: bytes) -> Rank | None:
+        offset = self.offsets.get(key)
+        return None if offset is None else Rank(self.versions.get(offset, 0), offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,17 +238,23 @@ def plain_map(
     start_offset: int,
     end_offset: int,
     aborted: Collection[AbortedTransaction] = (),
+    strategy: CompactionStrategy = BY_OFFSET,
 ) -> PlainOffsetMap:
-    offsets = {
-        record.key: record.offset
+    ranked = [
+        (record.key, (version_in(batch, record, strategy), record.offset))
         for batch in batches
         if batch.last_offset < end_offset
         and not batch.is_control
         and not any(transaction.holds(batch) for transaction in aborted)
         for record in batch.records
-        if record.key is not None and record.offset >= start_offset
-    }
-    return PlainOffsetMap(offsets, end_offset)
+        if record.key is not None
+    ]
+    dirty = {key for key, (_, offset) in ranked if offset >= start_offset}
+    last = {key: max(rank for each, rank in ranked if each == key) for key in dirty}
+    offsets = {key: offset for key, (_, offset) in last.items()}
+    return PlainOffsetMap(
+        offsets, end_offset, {offset: version for version, offset in last.values()}
+    )
 
 
 def remaining_bytes(batch: LogBatch, remains: Remains[LogRecord]) -> bytes:

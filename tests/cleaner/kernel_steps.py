@@ -14,11 +14,13 @@ from cleaner.kernel.kernel import (
     Transactions,
     map_keys,
     mark_keys,
+    raise_keys,
 )
 from cleaner.rules.step import FilterStep, SegmentSummary
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_totals import KeyTotals
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX
-from tests.harness.key_blocks import block_of, keys_of, totals_of
+from tests.harness.key_blocks import TIMESTAMP, block_of, keys_of, totals_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,22 @@ class IndexedLog:
     base_offset: int
     blocks: tuple[bytes, ...]
     totals: KeyTotals
+    strategy: CompactionStrategy = BY_OFFSET
 
 
-def index_log(data: bytes, *, base_offset: int = 0, chunk_bytes: int = 1 << 20) -> IndexedLog:
+def index_log(
+    data: bytes,
+    *,
+    base_offset: int = 0,
+    chunk_bytes: int = 1 << 20,
+    strategy: CompactionStrategy = BY_OFFSET,
+) -> IndexedLog:
     """Index a log in chunks; a chunk grows if a batch does not fit."""
     indexer = KeyIndexer(
-        HASH_KEY, base_offset=base_offset, decompressed_bytes_max=INFLATED_BYTES_MAX
+        HASH_KEY,
+        base_offset=base_offset,
+        decompressed_bytes_max=INFLATED_BYTES_MAX,
+        strategy=strategy,
     )
     position, size, blocks = 0, chunk_bytes, list[bytes]()
     while position < len(data):
@@ -44,7 +56,11 @@ def index_log(data: bytes, *, base_offset: int = 0, chunk_bytes: int = 1 << 20) 
         size = max(chunk_bytes, step.needed_bytes)
         assert position + step.needed_bytes <= len(data), "the log ends inside a batch"
     return IndexedLog(
-        data=data, base_offset=base_offset, blocks=tuple(blocks), totals=indexer.totals
+        data=data,
+        base_offset=base_offset,
+        blocks=tuple(blocks),
+        totals=indexer.totals,
+        strategy=strategy,
     )
 
 
@@ -54,10 +70,20 @@ def assert_blocks_hold(indexed: IndexedLog) -> None:
     for block in indexed.blocks:
         end = position + data_bytes(block)
         batches = keys_of(indexed.data[position:end])
-        assert block == block_of(batches, base_offset=indexed.base_offset, hash_key=HASH_KEY)
+        assert block == block_of(
+            batches,
+            base_offset=indexed.base_offset,
+            hash_key=HASH_KEY,
+            ranked_by=ranked_by(indexed.strategy),
+        )
         position = end
     assert position == len(indexed.data)
     assert indexed.totals == replace(totals_of(indexed.data), blocks=len(indexed.blocks))
+
+
+def ranked_by(strategy: CompactionStrategy) -> str:
+    """Returns the strategy as the oracle of key blocks takes it."""
+    return strategy.header or (TIMESTAMP if strategy.has_versions else "")
 
 
 def walk_log(indexed: IndexedLog, *, start_offset: int, end_offset: int) -> Transactions:
@@ -88,6 +114,15 @@ def map_log(
             transactions=transactions,
         )
         assert not step.is_full
+    if indexed.strategy.has_versions:
+        for block in indexed.blocks:
+            raise_keys(
+                block,
+                offset_map,
+                base_offset=indexed.base_offset,
+                start_offset=0,
+                end_offset=start_offset,
+            )
 
 
 @dataclass(slots=True)
@@ -95,6 +130,7 @@ class Marked:
     """The marks of a log, and the counts made while they were set."""
 
     marks: bytearray
+    winners: bytearray | None = None
     superseded: int = 0
     met: int = 0
     met_offset_sum: int = 0
@@ -110,6 +146,7 @@ class Marked:
                 self.marks,
                 base_offset=indexed.base_offset,
                 first_entry=first_entry,
+                winners=self.winners,
                 **section,
             )
             first_entry += entry_count(block)
@@ -136,8 +173,9 @@ def mark_log(
     parts: int = 1,
 ) -> Marked:
     """Map a log part by part, and mark its superseded records."""
-    marked = Marked(bytearray((indexed.totals.entries + 7) // 8))
-    offset_map = OffsetMap(1 << 16, HASH_KEY)
+    size, has_versions = (indexed.totals.entries + 7) // 8, indexed.strategy.has_versions
+    marked = Marked(bytearray(size), bytearray(size) if has_versions else None)
+    offset_map = OffsetMap(1 << 16, HASH_KEY, has_versions=has_versions)
     for part in range(parts):
         offset_map.clear(part=part, parts=parts)
         map_log(
@@ -164,6 +202,7 @@ class CleanedSegment:
     index_entries: tuple[tuple[int, int, int, int], ...]
     blocks: tuple[bytes, ...]
     totals: KeyTotals
+    strategy: CompactionStrategy
 
     @property
     def as_indexed(self) -> IndexedLog:
@@ -172,16 +211,18 @@ class CleanedSegment:
             base_offset=self.summary.base_offset,
             blocks=self.blocks,
             totals=self.totals,
+            strategy=self.strategy,
         )
 
 
 def filter_log(
-    indexed: IndexedLog, marks: Buffer, batch_filter: BatchFilter
+    indexed: IndexedLog, marks: Buffer, batch_filter: BatchFilter, winners: Buffer | None = None
 ) -> list[CleanedSegment]:
     """Filter a log, block by block, into as many segments as needed."""
+    strategy = indexed.strategy
     segments, steps = list[CleanedSegment](), list[FilterStep]()
     position = 0
-    batch_filter.start_source(indexed.base_offset, marks)
+    batch_filter.start_source(indexed.base_offset, marks, winners)
     batch_filter.start_segment(indexed.base_offset)
     for block in indexed.blocks:
         end = position + data_bytes(block)
@@ -190,14 +231,16 @@ def filter_log(
             steps.append(step)
             position += step.consumed_bytes
             if step.segment_full:
-                segments.append(cleaned_segment(batch_filter, steps))
+                segments.append(cleaned_segment(batch_filter, steps, strategy))
                 batch_filter.start_segment(step.next_base_offset)
                 steps = []
-    segments.append(cleaned_segment(batch_filter, steps))
+    segments.append(cleaned_segment(batch_filter, steps, strategy))
     return segments
 
 
-def cleaned_segment(batch_filter: BatchFilter, steps: list[FilterStep]) -> CleanedSegment:
+def cleaned_segment(
+    batch_filter: BatchFilter, steps: list[FilterStep], strategy: CompactionStrategy
+) -> CleanedSegment:
     numbers = [number for step in steps for number in step.index_entries.tolist()]
     entries = tuple(zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True))
     blocks = [*(step.key_block for step in steps), batch_filter.take_keys()]
@@ -207,4 +250,5 @@ def cleaned_segment(batch_filter: BatchFilter, steps: list[FilterStep]) -> Clean
         index_entries=entries,
         blocks=tuple(block for block in blocks if block),
         totals=batch_filter.key_totals,
+        strategy=strategy,
     )

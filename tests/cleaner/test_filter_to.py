@@ -191,7 +191,7 @@ def test_survivors_keep_offset_time_key_value_and_headers(codec: Codec) -> None:
         log_batch(10, (b"a", b"1"), (b"b", None), (b"c", b""), (b"", b"3")), codec=codec
     )
     records = tuple(
-        replace(record, timestamp=2_000 + number, headers=((b"h", None), (b"h", b"x")))
+        replace(record, timestamp=2_000 + number, headers=(("h", None), ("h", b"x")))
         for number, record in enumerate(batch.records)
     )
     batch = replace(batch, records=records, base_timestamp=2_000, max_timestamp=2_003)

@@ -24,6 +24,9 @@ from storage.log.cleaning_view import CleanableSegment
 from storage.segment.key_sidecar_writer import KeySidecarWriter
 from tests.harness.log_builder import PLENTY
 
+TIMESTAMP = "timestamp"
+"""In place of the name of a header: records are ranked by their timestamps."""
+
 
 def hash_of(hash_key: bytes, key: bytes) -> bytes:
     """Returns the hash of a key, SipHash-2-4-128."""
@@ -58,6 +61,18 @@ class BatchKeys:
         first, last = header.base_offset - base_offset, header.last_offset - base_offset
         producer = header.producer_id, header.producer_epoch
         return struct.pack(">IIqhBBI", first, last, *producer, self.kind, flags, 0)
+
+    def versions(self, ranked_by: str) -> Iterator[bytes]:
+        """Yields the versions of its entries: their timestamps, or the last header with that name."""
+        for record, _ in self.keyed:
+            if ranked_by == TIMESTAMP:
+                is_append_time = self.header.attributes & 8
+                version = self.header.max_timestamp if is_append_time else record.timestamp
+                yield struct.pack(">q", (version + 2**63) % 2**64 - 2**63)
+            else:
+                values = [value for name, value in record.headers if name == ranked_by] or [None]
+                value = values[-1]
+                yield value if value is not None and len(value) == 8 else b"\x80" + bytes(7)
 
     def entries(self, base_offset: int, hash_key: bytes) -> Iterator[bytes]:
         for record, size in self.keyed:
@@ -111,10 +126,13 @@ def _kind(header: BatchHeader, records: Sequence[Sized]) -> int:
     return {1: 2, 0: 3}.get(control_type, 4)
 
 
-def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes) -> bytes:
-    """Returns the block for these batches."""
+def block_of(
+    batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes, ranked_by: str = ""
+) -> bytes:
+    """Returns the block for these batches; `ranked_by` is empty if records have no versions."""
     rows = [batch.special_row(base_offset) for batch in batches if batch.kind]
     entries = [entry for batch in batches for entry in batch.entries(base_offset, hash_key)]
+    versions = [each for batch in batches if ranked_by for each in batch.versions(ranked_by)]
     head = struct.pack(
         ">IIII",
         sum(batch.header.size_bytes for batch in batches),
@@ -122,7 +140,7 @@ def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes)
         len(entries),
         sum(batch.unkeyed for batch in batches),
     )
-    return _with_checksum(b"".join((head, *rows, *entries)))
+    return _with_checksum(b"".join((head, *rows, *entries, *versions)))
 
 
 def blocks_of(

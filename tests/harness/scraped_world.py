@@ -66,6 +66,7 @@ class Report:
     records_by_verdict: dict[str, int] = field(
         default_factory=lambda: {"kept_latest": 4, "dropped_superseded": 6}
     )
+    outranked: int = 2
     keys_mapped: int = 30
     keys_capacity: int = 100
     parts: int = 1

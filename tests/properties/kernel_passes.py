@@ -14,6 +14,7 @@ from cleaner.kernel.kernel import BatchFilter, OffsetMap, Transactions
 from cleaner.rules.record_verdict import PassBounds
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, Ranking
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,
@@ -63,10 +64,11 @@ class Pass:
             start_offset=self.start_offset,
             end_offset=self.bounds.end_offset,
             aborted=self.bounds.aborted,
+            strategy=self.bounds.strategy,
         )
 
     def indexed(self, *, chunk_bytes: int = 1 << 20) -> IndexedLog:
-        return index_log(self.log, chunk_bytes=chunk_bytes)
+        return index_log(self.log, chunk_bytes=chunk_bytes, strategy=self.bounds.strategy)
 
     def transactions(self, indexed: IndexedLog) -> Transactions:
         return walk_log(indexed, start_offset=self.start_offset, end_offset=self.section_end)
@@ -81,7 +83,7 @@ class Pass:
         )
 
     def whole_map(self, indexed: IndexedLog) -> OffsetMap:
-        offset_map = OffsetMap(1 << 16, HASH_KEY)
+        offset_map = self.empty_map()
         map_log(
             indexed,
             offset_map,
@@ -90,6 +92,9 @@ class Pass:
             transactions=self.transactions(indexed),
         )
         return offset_map
+
+    def empty_map(self) -> OffsetMap:
+        return OffsetMap(1 << 16, HASH_KEY, has_versions=self.bounds.strategy.has_versions)
 
     def filtered(
         self,
@@ -107,7 +112,8 @@ class Pass:
             index_interval_bytes=index_interval_bytes,
         )
         marked = self.marked(indexed, parts=parts)
-        return filter_log(indexed, marked.marks, batch_filter), batch_filter
+        segments = filter_log(indexed, marked.marks, batch_filter, marked.winners)
+        return segments, batch_filter
 
     def batch_filter(
         self, indexed: IndexedLog, *, segment_bytes_max: int, index_interval_bytes: int
@@ -128,6 +134,7 @@ class Pass:
             stamps_markers=self.bounds.stamps_markers,
             is_verified=True,
             hold_offset=self.bounds.hold_offset,
+            strategy=self.bounds.strategy,
         )
 
 
@@ -141,6 +148,16 @@ CODECS = st.sampled_from(Codec)
 timestamps = st.one_of(st.integers(0, 9_999), chosen(-1, -(2**63), 2**63 - 1, 1_700_000_000_000))
 
 
+headers = chosen(
+    (), (), (("name", b"x"), ("", None)), *[(("name", bytes(7) + bytes([n])),) for n in range(4)]
+)
+STRATEGIES = (
+    BY_OFFSET,
+    CompactionStrategy(Ranking.TIMESTAMP),
+    CompactionStrategy(Ranking.HEADER, "name"),
+)
+
+
 def log_batch(draw: st.DrawFn, base_offset: int) -> LogBatch:
     count = draw(st.integers(0, 5))
     gaps = draw(st.lists(chosen(1, 1, 1, 2, 90), min_size=count, max_size=count))
@@ -152,7 +169,7 @@ def log_batch(draw: st.DrawFn, base_offset: int) -> LogBatch:
             timestamp=draw(timestamps),
             key=draw(chosen(*KEYS, None)),
             value=draw(chosen(None, b"", b"value", b"v" * 200)),
-            headers=draw(chosen((), ((b"name", b"x"), (b"", None)))),
+            headers=draw(headers),
         )
         records.append(record)
     is_idempotent = draw(st.booleans())
@@ -221,6 +238,7 @@ def passes(draw: st.DrawFn) -> Pass:
         aborted=known.aborted,
         stamps_markers=draw(st.booleans()),
         hold_offset=draw(st.one_of(st.just(2**63 - 1), st.integers(0, base_offset))),
+        strategy=draw(st.sampled_from(STRATEGIES)),
     )
     return Pass(
         batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds

@@ -7,10 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.kernel.kernel import OffsetMap
 from cleaner.rules.record_verdict import Remains, Verdict, is_marker, is_tombstone
 from tests.cleaner.kernel_log import (
-    HASH_KEY,
     LogBatch,
     LogRecord,
     expected_outputs,
@@ -49,7 +47,7 @@ def test_the_parts_of_the_map_hold_the_last_offset_of_every_key(
     a_pass: Pass, chunk_bytes: int, parts: int
 ) -> None:
     indexed, held = a_pass.indexed(chunk_bytes=chunk_bytes), dict[bytes, int]()
-    offset_map = OffsetMap(1 << 16, HASH_KEY)
+    offset_map = a_pass.empty_map()
     for part in range(parts):
         offset_map.clear(part=part, parts=parts)
         map_log(
@@ -192,7 +190,8 @@ def test_a_second_pass_finds_nothing_to_do_until_a_horizon_passes(a_pass: Pass) 
         return  # Its tombstones are due at once.
     (first,), _ = a_pass.filtered()
     indexed = a_pass.indexed()
-    marked = Marked(bytearray(first.totals.entries // 8 + 1))
+    size, has_versions = first.totals.entries // 8 + 1, a_pass.bounds.strategy.has_versions
+    marked = Marked(bytearray(size), bytearray(size) if has_versions else None)
     marked.set_of(
         first.as_indexed,
         a_pass.whole_map(indexed),
@@ -203,7 +202,7 @@ def test_a_second_pass_finds_nothing_to_do_until_a_horizon_passes(a_pass: Pass) 
         indexed, segment_bytes_max=2**31 - 1, index_interval_bytes=4096
     )
 
-    (second,) = filter_log(first.as_indexed, marked.marks, second_filter)
+    (second,) = filter_log(first.as_indexed, marked.marks, second_filter, marked.winners)
 
     assert second.data == first.data
     assert second.blocks == first.blocks

@@ -415,6 +415,29 @@ async def compaction_unkeyed_records(path: Path) -> None:
         assert b"unkeyed" not in await topic.values()
 
 
+def ranked_by(name: str, value: str, **configs: Any) -> Callable[[Path], Any]:
+    """Check that the first record of a key, which has the highest version, wins after the change."""
+
+    async def proof(path: Path) -> None:
+        async with orders(path, CLEANING, cleanup_policy="delete", **configs) as topic:
+            for number in (2, 1):
+                record = Record(
+                    offset=0,
+                    timestamp=NOW_MS + number,
+                    key=b"key",
+                    value=b"%d" % number,
+                    headers=(("version", number.to_bytes(8, "big")),),
+                )
+                await topic.seal(build_batch([record]))
+            await topic.seal(batch_of(1, key=b"other", value=b"last"))
+            await topic.set(name, value)
+            await topic.set("cleanup.policy", "compact")
+            await topic.cleaned_up_to(3)
+            assert await topic.values() == [b"2", b"last"]
+
+    return proof
+
+
 async def commit_of_a_link(topic: Orders, at_ms: int) -> None:
     await topic.served.broker.groups.table.loads.loaded()
     record = commit(0, 1, group="g", topic="orders", commit_timestamp=at_ms)
@@ -462,6 +485,13 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "compaction.idle.roll.ms": compaction_idle_roll_ms,
     "delete.retention.ms": delete_retention_ms,
     "compaction.unkeyed.records": compaction_unkeyed_records,
+    "compaction.strategy": ranked_by("compaction.strategy", "timestamp"),
+    "compaction.strategy.header": ranked_by(
+        "compaction.strategy.header",
+        "version",
+        compaction_strategy="header",
+        compaction_strategy_header="another",
+    ),
     "compaction.hold.groups": compaction_hold_groups,
     "compaction.hold.max.ms": compaction_hold_max_ms,
     "retention.ms": retention_ms,

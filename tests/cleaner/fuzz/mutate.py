@@ -85,7 +85,7 @@ def sound_batch(source: random.Random) -> LogBatch:
             timestamp=source.choice((1_000, 1_000 + i, -1, 2**63 - 1, -(2**63))),
             key=source.choice((None, b"", b"a", ABORT, source.randbytes(source.randrange(40)))),
             value=source.choice((None, b"", source.randbytes(source.randrange(90)))),
-            headers=source.choice(((), ((b"name", None), (b"", b"x")))),
+            headers=source.choice(((), (("name", None), ("", b"x")))),
         )
         for i in range(count)
     )

@@ -18,6 +18,7 @@ from cleaner.rules.step import GroupAccount, MapStep, MapTally
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Codec, Record, build_batch, read_records
 from protocol.wire.numbers import Offset
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning import LogCleaning
@@ -97,9 +98,9 @@ def refuse_to_swap(
     before, rows = log.records(), [segment.row() for segment in log.log.segments]
     new_segment = LogCleaning.new_cleaned_segment
 
-    def tampered(self: object, base_offset: int) -> TamperedWriter:
+    def tampered(self: object, base_offset: int, strategy: CompactionStrategy) -> TamperedWriter:
         return TamperedWriter(
-            new_segment(log.log.cleaning, Offset(base_offset)), tamper, change_row
+            new_segment(log.log.cleaning, Offset(base_offset), strategy), tamper, change_row
         )
 
     with monkeypatch.context() as patch:

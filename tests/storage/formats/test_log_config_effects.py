@@ -43,6 +43,8 @@ SHOWN_ELSEWHERE = {
     "max.compaction.lag.ms": "tests/cleaner/rules/test_pick.py",
     "delete.retention.ms": "tests/cleaner/passes/test_clean_tombstones.py",
     "compaction.unkeyed.records": "tests/cleaner/passes/test_clean.py",
+    "compaction.strategy": "tests/server/test_strategies.py",
+    "compaction.strategy.header": "tests/server/test_strategies.py",
     "compaction.hold.groups": "tests/server/coordination/groups/test_holds.py",
     "compaction.hold.max.ms": "tests/server/coordination/groups/test_holds.py",
     "retention.ms": "tests/storage/log/test_retention.py",

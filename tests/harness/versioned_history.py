@@ -1,0 +1,196 @@
+"""A random history of a compacted log whose records have versions, and a model of its last values.
+
+The model knows each record's rank from what it has sent. After every step it checks the log:
+
+    the record of a key that outranks the others is there, unless it is a tombstone that may be gone
+    where that tombstone is gone, so is every record of its key that was appended before its horizon
+    below the clean offset each key has one record, but for the last one below it, which may have lost
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from random import Random
+
+from protocol.records.record_batch import Codec, Record, build_batch
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking
+from storage.formats.log_config import LogConfig
+from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
+from tests.harness.log_builder import valid
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.table_digest import digest_of
+
+HEADER = "version"
+KEYS = [b"key-%d" % number for number in range(5)]
+CODECS = [Codec.NONE, Codec.NONE, Codec.LZ4]
+UNREADABLE = [b"", b"12", struct.pack(">i", 7), b"123456789", None]
+"""Values of the header that are no version."""
+NO_VERSION = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record that was appended."""
+
+    offset: int
+    version: int
+    is_tombstone: bool
+    appended_ms: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return self.version, self.offset
+
+
+class VersionedHistory:
+    """One history. `play` takes steps and checks the log after each."""
+
+    def __init__(self, seed: int, ranking: Ranking, *, map_slots: int = 1000) -> None:
+        self.random = Random(f"{seed} {ranking.value}")
+        header = HEADER if ranking is Ranking.HEADER else ""
+        self.strategy = CompactionStrategy(ranking, header)
+        self.log = CompactedLog(self.config(), replace(SETTINGS, dedupe_buffer_size=32 * map_slots))
+        self.sent: dict[bytes, list[Sent]] = defaultdict(list)
+        self.horizons: dict[int, int] = {}
+        """The delete horizons of tombstones that were seen in the log, by offset."""
+        self.has_resurrected = False
+        """Whether a record has come back that was appended after its tombstone's horizon."""
+
+    def config(self) -> LogConfig:
+        return replace(
+            CONFIG,
+            segment_bytes=self.random.choice([1, 300, 1500]),
+            compaction_strategy=self.strategy.ranking.value,
+            compaction_strategy_header=self.strategy.header,
+        )
+
+    # ---------------------------------------------------------------- steps
+
+    def play(self, steps: int) -> None:
+        choices = [
+            (self.append, 40), (self.roll, 14), (self.wait, 14), (self.clean, 18),
+            (self.clean_as_picked, 8), (self.crash_in_a_pass, 6), (self.restart, 4),
+        ]  # fmt: skip
+        actions, weights = zip(*choices, strict=True)
+        for _ in range(steps):
+            (step,) = self.random.choices(actions, weights)
+            step()
+            self.check()
+
+    def append(self) -> None:
+        """Append a batch; some records come late, with a version below that of others."""
+        records, first = [], self.log.log.log_end_offset
+        for number in range(self.random.randint(1, 4)):
+            key, is_tombstone = self.random.choice(KEYS), self.random.random() < 0.3
+            record, version = self._record(key, is_tombstone)
+            records.append(replace(record, offset=number))
+            self.sent[key].append(Sent(first + number, version, is_tombstone, self.log.now_ms))
+        self.log.append_batch(valid(build_batch(records, codec=self.random.choice(CODECS))))
+
+    def _record(self, key: bytes, is_tombstone: bool) -> tuple[Record, int]:
+        number = self.random.randint(-3, 12)
+        record = Record(
+            offset=0,
+            timestamp=max(number, 0) * 1000,
+            key=key,
+            value=None if is_tombstone else b"v" * self.random.randint(1, 40),
+        )
+        if self.strategy.ranking is Ranking.TIMESTAMP:
+            return record, record.timestamp
+        if self.random.random() < 0.15:
+            headers = self.random.choice([(), ((HEADER, self.random.choice(UNREADABLE)),)])
+            return replace(record, headers=headers), NO_VERSION
+        # Of several headers with the name the last one counts.
+        before = self.random.choice(
+            [(), ((HEADER, struct.pack(">q", 99)),), (("other", b"x" * 8),)]
+        )
+        headers = (*before, (HEADER, struct.pack(">q", number)))
+        return replace(record, headers=headers), number
+
+    def roll(self) -> None:
+        self.log.roll()
+
+    def wait(self) -> None:
+        self.log.now_ms += self.random.randint(100, 900)
+
+    def clean(self) -> None:
+        """Run a pass, which must not change the digest unless a tombstone has gone too early for it."""
+        before, self.has_resurrected = self.digest(), False
+        report = self.log.execute(self.log.plan())
+        self.check()
+        assert self.has_resurrected or self.digest() == before
+        assert report.strategy == str(self.strategy)
+
+    def clean_as_picked(self) -> None:
+        self.log.clean_until_idle()
+
+    def crash_in_a_pass(self) -> None:
+        """Lose power at a random operation of a pass, and start again."""
+        operation, left = self.random.randrange(60), list[MemoryFileSystem]()
+        loss = self.random.choice([Loss.NOTHING, Loss.EVERYTHING, Loss.TORN])
+
+        def look(_action: str, _path: str) -> None:
+            nonlocal operation
+            operation -= 1
+            if operation == 0:
+                left.append(self.log.fs.after_crash(loss, self.random))
+
+        self.log.fs.on_operation = look
+        self.log.execute(self.log.plan())
+        self.log.fs.on_operation = None
+        if left:
+            self.log.fs = left[0]
+        self.log.reopen(is_clean=False, loss=Loss.NOTHING)
+
+    def restart(self) -> None:
+        self.log.reopen(is_clean=self.random.random() < 0.5, loss=Loss.TORN)
+
+    # ---------------------------------------------------------------- checking
+
+    def digest(self) -> int:
+        """Returns the digest of the last values now."""
+        return digest_of(self.log).digest
+
+    def check(self) -> None:
+        """Compare the log with the model."""
+        left: dict[bytes, set[int]] = defaultdict(set)
+        for record in self.log.records():
+            assert record.key is not None
+            left[record.key].add(record.offset)
+        for key, sent in [*self.sent.items()]:
+            assert left[key] <= {each.offset for each in sent}
+            self._check_key(key, max(sent, key=lambda each: each.rank), left[key])
+        self._check_clean_section(left)
+        self._note_horizons()
+
+    def _check_key(self, key: bytes, winner: Sent, left: set[int]) -> None:
+        if winner.offset in left:
+            return
+        assert winner.is_tombstone, f"{key!r}: its last value, {winner}, is gone"
+        horizon = self.horizons[winner.offset]
+        assert horizon <= self.log.now_ms, f"{key!r}: {winner} went before {horizon}"
+        rest = [each for each in self.sent[key] if each.offset in left]
+        late = [each for each in rest if each.appended_ms >= horizon]
+        assert rest == late, f"{key!r}: {rest} came back when {winner} went"
+        self.has_resurrected = self.has_resurrected or bool(late)
+        # What is forgotten can no longer be compared with.
+        self.sent[key] = rest
+        if not rest:
+            del self.sent[key]
+
+    def _check_clean_section(self, left: dict[bytes, set[int]]) -> None:
+        tail = self.log.log.clean_offset - 1
+        for key, offsets in left.items():
+            clean = {offset for offset in offsets if offset < tail}
+            assert len(clean) <= 1, f"{key!r}: {sorted(clean)} are all below the clean offset"
+
+    def _note_horizons(self) -> None:
+        horizons = {
+            offset: header.delete_horizon_ms
+            for header in self.log.headers()
+            if header.delete_horizon_ms is not None
+            for offset in range(header.base_offset, header.last_offset + 1)
+        }
+        self.horizons |= horizons
