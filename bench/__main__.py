@@ -42,8 +42,8 @@ from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
-from bench.clients.two_brokers import two_broker_figures
 from bench.peers.rows import peer_figures, quick_peer_figures
+from bench.peers.two_brokers import two_broker_figures
 from bench.replog.placements import placement_figures
 from bench.replog.snapshotters import snapshotter_figures
 from bench.start.recovery import unclean_start_figures
