@@ -126,7 +126,7 @@ cdef inline int next_record(
     record_view *record,
 ) except -1 nogil:
     """Read record `index`; its offset must be above the previous one and inside the batch."""
-    cdef int status = read_record(at, records.end, record)
+    cdef int status = read_record_inlined(at, records.end, record)
     if status != RECORD_OK:
         return corrupt_record(position, header.base_offset, index, record_status_text(status))
     if (

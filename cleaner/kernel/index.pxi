@@ -92,6 +92,8 @@ cdef class KeyIndexer:
                 marker = self.read_control(header, position)
             else:
                 self.index_records(header, position, &tombstones, &unkeyed)
+                if self.has_versions:
+                    self.index_versions(header)
         return add_batch(
             &self.block, header, special_kind(header, marker), tombstones, unkeyed, self.base_offset
         )
@@ -106,8 +108,6 @@ cdef class KeyIndexer:
         cdef int32_t i
         cdef uint32_t base_delta = <uint32_t>(header.base_offset - self.base_offset)
         reserve(&self.block.entries, <size_t>header.record_count * ENTRY_SIZE)
-        if self.has_versions:
-            reserve(&self.block.versions, <size_t>header.record_count * VERSION_SIZE)
         entry = self.block.entries.data + self.block.entries.size
         for i in range(header.record_count):
             next_record(self.records, &at, i, &last_delta, header, position, &record)
@@ -123,14 +123,22 @@ cdef class KeyIndexer:
                 <uint32_t>(record.end - record.start),
             )
             entry += ENTRY_SIZE
-            if self.has_versions:
-                store_int64(
-                    self.block.versions.data + self.block.versions.size,
-                    self.versions.of(&record, header),
-                )
-                self.block.versions.size += VERSION_SIZE
         self.block.entries.size = entry - self.block.entries.data
         return check_end(self.records, at, header, position)
+
+    cdef int index_versions(self, const batch_header *header) except -1 nogil:
+        """Add the versions of the batch's entries, in a walk of its own: few topics have versions."""
+        cdef Buffer *versions = &self.block.versions
+        cdef const uint8_t *at = self.records.start
+        cdef record_view record
+        reserve(versions, <size_t>header.record_count * VERSION_SIZE)
+        while at < self.records.end:
+            if read_record(&at, self.records.end, &record) != RECORD_OK:
+                break
+            if record.key_size >= 0:
+                store_int64(versions.data + versions.size, self.versions.of(&record, header))
+                versions.size += VERSION_SIZE
+        return 0
 
     cdef int read_control(self, const batch_header *header, int64_t position) except -2 nogil:
         """Check all records of a control batch. Returns the kind of marker that its first record is."""

@@ -329,7 +329,7 @@ cdef class LiveRecords(RecordReader):
         return 0
 
     cdef int put(self, const uint8_t *key, int32_t size, int64_t place) except -1 nogil:
-        if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place, 0) == KP_PUT_FULL:
+        if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place) == KP_PUT_FULL:
             with gil:
                 raise MemoryError("no slot is left for a key")
         return 0

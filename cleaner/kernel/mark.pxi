@@ -20,7 +20,6 @@ cdef struct Prefetched:
     # Entries whose slots were prefetched.
     kp_sip_hash[WINDOW] hashes
     int64_t[WINDOW] offsets
-    int64_t[WINDOW] versions
     int64_t[WINDOW] ordinals
     uint32_t count
 
@@ -61,13 +60,11 @@ cdef inline void prefetch_slot(
     const kp_offset_slots *slots,
     kp_sip_hash hashed,
     int64_t offset,
-    int64_t version,
     int64_t ordinal,
 ) noexcept nogil:
     kp_slots_prefetch(slots, hashed)
     prefetched.hashes[prefetched.count] = hashed
     prefetched.offsets[prefetched.count] = offset
-    prefetched.versions[prefetched.count] = version
     prefetched.ordinals[prefetched.count] = ordinal
     prefetched.count += 1
 
@@ -85,12 +82,37 @@ cdef bint put_prefetched(OffsetMap offset_map, Prefetched *prefetched) noexcept 
             and kp_slots_get(slots, prefetched.hashes[i]) < 0
         ):
             return False
-        if KP_PUT_FULL == kp_slots_put(
-            slots, prefetched.hashes[i], prefetched.offsets[i], prefetched.versions[i]
-        ):
+        if kp_slots_put(slots, prefetched.hashes[i], prefetched.offsets[i]) == KP_PUT_FULL:
             return False
     prefetched.count = 0
     return True
+
+
+cdef bint put_ranked(
+    OffsetMap offset_map, Prefetched *prefetched, const KeyBlock *block
+) noexcept nogil:
+    """Like `put_prefetched`, where records have versions."""
+    cdef kp_offset_slots *slots = &offset_map.slots
+    cdef kp_sip_hash hashed
+    cdef int64_t version
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        hashed = prefetched.hashes[i]
+        version = version_at(block, prefetched.ordinals[i])
+        if slots.size >= offset_map.capacity_keys and kp_slots_get(slots, hashed) < 0:
+            return False
+        if kp_ranked_put(slots, hashed, prefetched.offsets[i], version) == KP_PUT_FULL:
+            return False
+    prefetched.count = 0
+    return True
+
+
+cdef inline bint put_window(
+    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched
+) noexcept nogil:
+    if offset_map.slots.versions == NULL:
+        return put_prefetched(offset_map, prefetched)
+    return put_ranked(offset_map, prefetched, &scan.block)
 
 
 cdef bint map_entries(
@@ -115,12 +137,10 @@ cdef bint map_entries(
         if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
             continue
         put[0] += 1
-        prefetch_slot(
-            &prefetched, &offset_map.slots, hashed, offset, version_at(&scan.block, i), i
-        )
-        if prefetched.count == WINDOW and not put_prefetched(offset_map, &prefetched):
+        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
+        if prefetched.count == WINDOW and not put_window(scan, offset_map, &prefetched):
             return False
-    return put_prefetched(offset_map, &prefetched)
+    return put_window(scan, offset_map, &prefetched)
 
 
 def map_keys(
@@ -172,19 +192,22 @@ cdef void raise_entries(EntryScan *scan, OffsetMap offset_map) noexcept nogil:
             continue
         if not kp_slots_take(&offset_map.slots, hashed):
             continue
-        prefetch_slot(
-            &prefetched, &offset_map.slots, hashed, offset, version_at(&scan.block, i), i
-        )
+        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
         if prefetched.count == WINDOW:
-            raise_prefetched(&offset_map.slots, &prefetched)
-    raise_prefetched(&offset_map.slots, &prefetched)
+            raise_prefetched(&offset_map.slots, &prefetched, &scan.block)
+    raise_prefetched(&offset_map.slots, &prefetched, &scan.block)
 
 
-cdef void raise_prefetched(kp_offset_slots *slots, Prefetched *prefetched) noexcept nogil:
+cdef void raise_prefetched(
+    kp_offset_slots *slots, Prefetched *prefetched, const KeyBlock *block
+) noexcept nogil:
     cdef uint32_t i
     for i in range(prefetched.count):
-        kp_slots_raise(
-            slots, prefetched.hashes[i], prefetched.offsets[i], prefetched.versions[i]
+        kp_ranked_raise(
+            slots,
+            prefetched.hashes[i],
+            prefetched.offsets[i],
+            version_at(block, prefetched.ordinals[i]),
         )
     prefetched.count = 0
 
@@ -196,6 +219,7 @@ cdef struct Marking:
     uint8_t *marks
     # A bit for each record that the map has; NULL if nobody asks.
     uint8_t *winners
+    int64_t first_entry
     int64_t start_offset
     int64_t superseded
     kp_tally met
@@ -209,7 +233,28 @@ cdef struct Marking:
 cdef void mark_prefetched(
     const kp_offset_slots *slots, Prefetched *prefetched, Marking *marking
 ) noexcept nogil:
-    cdef int64_t latest = -1
+    cdef int64_t latest
+    cdef int64_t offset
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        offset = prefetched.offsets[i]
+        latest = kp_slots_get(slots, prefetched.hashes[i])
+        if offset < latest:
+            set_bit(marking.marks, prefetched.ordinals[i])
+            marking.superseded += 1
+        elif offset == latest:
+            marking.met.count += 1
+            marking.met.sum += <uint64_t>latest
+        elif latest >= 0 or offset >= marking.start_offset:
+            marking.unknown += 1
+    prefetched.count = 0
+
+
+cdef void mark_ranked(
+    const kp_offset_slots *slots, Prefetched *prefetched, Marking *marking, const KeyBlock *block
+) noexcept nogil:
+    """Like `mark_prefetched`, where records have versions."""
+    cdef int64_t held = -1
     cdef int64_t offset
     cdef int64_t ordinal
     cdef kp_rank rank
@@ -217,22 +262,30 @@ cdef void mark_prefetched(
     for i in range(prefetched.count):
         offset = prefetched.offsets[i]
         ordinal = prefetched.ordinals[i]
-        rank = kp_slots_compare(
-            slots, prefetched.hashes[i], offset, prefetched.versions[i], &latest
+        rank = kp_ranked_compare(
+            slots,
+            prefetched.hashes[i],
+            offset,
+            version_at(block, ordinal - marking.first_entry),
+            &held,
         )
         if rank == KP_BELOW:
-            marking.marks[ordinal >> 3] |= 1 << (ordinal & 7)
+            set_bit(marking.marks, ordinal)
             marking.superseded += 1
-            if offset > latest:
-                note_outranked(marking, offset, latest)
+            if offset > held:
+                note_outranked(marking, offset, held)
         elif rank == KP_SAME:
             marking.met.count += 1
-            marking.met.sum += <uint64_t>latest
+            marking.met.sum += <uint64_t>held
             if marking.winners != NULL:
-                marking.winners[ordinal >> 3] |= 1 << (ordinal & 7)
+                set_bit(marking.winners, ordinal)
         elif rank == KP_ABOVE or offset >= marking.start_offset:
             marking.unknown += 1
     prefetched.count = 0
+
+
+cdef inline void set_bit(uint8_t *bits, int64_t number) noexcept nogil:
+    bits[number >> 3] |= 1 << (number & 7)
 
 
 cdef inline void note_outranked(Marking *marking, int64_t offset, int64_t by) noexcept nogil:
@@ -246,10 +299,11 @@ cdef void mark_entries(
     EntryScan *scan,
     OffsetMap offset_map,
     Transactions transactions,
-    int64_t first_entry,
     Marking *marking,
 ) noexcept nogil:
     cdef Prefetched prefetched
+    cdef int64_t first_entry = marking.first_entry
+    cdef uint64_t span = <uint64_t>max(0, scan.end_offset - scan.start_offset)
     cdef const uint8_t *entry = scan.block.entries
     cdef kp_sip_hash hashed
     cdef int64_t offset
@@ -259,23 +313,26 @@ cdef void mark_entries(
         offset = entry_offset(entry, scan.base_offset)
         hashed = entry_hash(entry)
         entry += ENTRY_SIZE
-        if offset >= scan.end_offset or not kp_slots_take(&offset_map.slots, hashed):
+        # One comparison for both ends of [start_offset, end_offset).
+        if <uint64_t>(offset - scan.start_offset) >= span:
             continue
-        if offset < scan.start_offset:
+        if not kp_slots_take(&offset_map.slots, hashed):
             continue
         if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
             continue
-        prefetch_slot(
-            &prefetched,
-            &offset_map.slots,
-            hashed,
-            offset,
-            version_at(&scan.block, i),
-            first_entry + i,
-        )
+        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
         if prefetched.count == WINDOW:
-            mark_prefetched(&offset_map.slots, &prefetched, marking)
-    mark_prefetched(&offset_map.slots, &prefetched, marking)
+            mark_window(scan, offset_map, &prefetched, marking)
+    mark_window(scan, offset_map, &prefetched, marking)
+
+
+cdef inline void mark_window(
+    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched, Marking *marking
+) noexcept nogil:
+    if offset_map.slots.versions == NULL:
+        mark_prefetched(&offset_map.slots, prefetched, marking)
+    else:
+        mark_ranked(&offset_map.slots, prefetched, marking, &scan.block)
 
 
 def mark_keys(
@@ -300,6 +357,7 @@ def mark_keys(
         raise ValueError(f"{bits.shape[0]} bytes of marks are too few for the block's entries")
     memset(&marking, 0, sizeof(Marking))
     marking.marks = &bits[0] if bits.shape[0] > 0 else NULL
+    marking.first_entry = first_entry
     marking.start_offset = start_offset
     if winners is not None:
         winner_bits = winners
@@ -307,7 +365,7 @@ def mark_keys(
             raise ValueError("the bits of marks and of winners differ in number")
         marking.winners = &winner_bits[0] if winner_bits.shape[0] > 0 else NULL
     with nogil:
-        mark_entries(&scan, offset_map, transactions, first_entry, &marking)
+        mark_entries(&scan, offset_map, transactions, &marking)
     return MarkStep(
         superseded=marking.superseded,
         met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),

@@ -141,5 +141,10 @@ cdef class OffsetMap:
             raise ValueError(f"the key is not in part {self.slots.part} of {self.slots.parts}")
         if self.slots.size >= self.capacity_keys and kp_slots_get(&self.slots, hashed) < 0:
             raise OverflowError(f"the offset map is full: {self.slots.size} keys")
-        if kp_slots_put(&self.slots, hashed, offset, version) == KP_PUT_FULL:
+        if self.put_hash(hashed, offset, version) == KP_PUT_FULL:
             raise OverflowError("the offset map has no slot left")
+
+    cdef int put_hash(self, kp_sip_hash hashed, int64_t offset, int64_t version) noexcept nogil:
+        if self.slots.versions == NULL:
+            return kp_slots_put(&self.slots, hashed, offset)
+        return kp_ranked_put(&self.slots, hashed, offset, version)

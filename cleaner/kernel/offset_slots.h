@@ -115,11 +115,9 @@ static inline size_t kp_slots_home(const kp_offset_slots *map, kp_sip_hash hash)
 }
 
 static inline void kp_slots_prefetch(const kp_offset_slots *map, kp_sip_hash hash) {
-    size_t at = kp_slots_home(map, hash);
-    const kp_slot *home = map->slots + at;
+    const kp_slot *home = map->slots + kp_slots_home(map, hash);
     __builtin_prefetch(home);
     __builtin_prefetch((const char *)home + 64);
-    if (map->versions) __builtin_prefetch(map->versions + at);
 }
 
 static inline int kp_slot_precedes(const kp_slot *slot, kp_sip_hash hash) {
@@ -146,60 +144,68 @@ static inline int64_t kp_slots_get(const kp_offset_slots *map, kp_sip_hash hash)
     return kp_slots_holds(map, at, hash) ? (int64_t)map->slots[at].next_offset - 1 : -1;
 }
 
-/* Returns how a record's rank compares with that of the record in a used slot. */
-static inline kp_rank kp_slot_compare(
-    const kp_offset_slots *map, size_t at, int64_t offset, int64_t version) {
-    int64_t held = (int64_t)map->slots[at].next_offset - 1;
-    if (map->versions && map->versions[at] != version)
-        return version < map->versions[at] ? KP_BELOW : KP_ABOVE;
-    return offset < held ? KP_BELOW : offset == held ? KP_SAME : KP_ABOVE;
+/* Make room at `at` and put the hash there. Returns the slot that was empty; slot_count if none was. */
+static inline size_t kp_slots_insert(
+    kp_offset_slots *map, size_t at, kp_sip_hash hash, uint64_t next_offset) {
+    size_t hole = at;
+    while (hole < map->slot_count && map->slots[hole].next_offset != 0) hole++;
+    if (hole >= map->slot_count) return hole;
+    memmove(map->slots + at + 1, map->slots + at, (hole - at) * sizeof(kp_slot));
+    map->slots[at] = (kp_slot){hash.low, hash.high, next_offset};
+    map->size++;
+    map->offset_sum += next_offset - 1;
+    return hole;
+}
+
+/* Store the offset (>= 0) unless the map has a larger one. For maps without versions. */
+static inline int kp_slots_put(kp_offset_slots *map, kp_sip_hash hash, int64_t offset) {
+    size_t at = kp_slots_find(map, hash);
+    uint64_t next_offset = (uint64_t)offset + 1;
+    if (kp_slots_holds(map, at, hash)) {
+        if (map->slots[at].next_offset < next_offset) {
+            map->offset_sum += next_offset - map->slots[at].next_offset;
+            map->slots[at].next_offset = next_offset;
+        }
+        return KP_PUT_KNOWN;
+    }
+    return kp_slots_insert(map, at, hash, next_offset) < map->slot_count ? KP_PUT_NEW : KP_PUT_FULL;
 }
 
 /* Returns how a record's rank compares with that of the map's record of its key; sets *held to that
- * one's offset unless there is none. */
-static inline kp_rank kp_slots_compare(
+ * one's offset unless there is none. For maps with versions. */
+static inline kp_rank kp_ranked_compare(
     const kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version, int64_t *held) {
     size_t at = kp_slots_find(map, hash);
     if (!kp_slots_holds(map, at, hash)) return KP_NO_KEY;
     *held = (int64_t)map->slots[at].next_offset - 1;
-    return kp_slot_compare(map, at, offset, version);
+    if (map->versions[at] != version) return version < map->versions[at] ? KP_BELOW : KP_ABOVE;
+    return offset < *held ? KP_BELOW : offset == *held ? KP_SAME : KP_ABOVE;
 }
 
-/* Put the record in a used slot of its key if it outranks that one's. */
-static inline void kp_slot_raise(kp_offset_slots *map, size_t at, int64_t offset, int64_t version) {
-    uint64_t next_offset = (uint64_t)offset + 1;
-    if (kp_slot_compare(map, at, offset, version) != KP_ABOVE) return;
-    map->offset_sum += next_offset - map->slots[at].next_offset;
-    map->slots[at].next_offset = next_offset;
-    if (map->versions) map->versions[at] = version;
-}
-
-/* Put the record if the map has its key, and it outranks the map's record. */
-static inline void kp_slots_raise(
+/* Put the record if the map has its key, and it outranks the map's record. Returns whether the map has
+ * the key. */
+static inline int kp_ranked_raise(
     kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version) {
     size_t at = kp_slots_find(map, hash);
-    if (kp_slots_holds(map, at, hash)) kp_slot_raise(map, at, offset, version);
+    int64_t held;
+    kp_rank rank = kp_ranked_compare(map, hash, offset, version, &held);
+    if (rank == KP_ABOVE) {
+        map->offset_sum += (uint64_t)(offset - held);
+        map->slots[at].next_offset = (uint64_t)offset + 1;
+        map->versions[at] = version;
+    }
+    return rank != KP_NO_KEY;
 }
 
 /* Put the record (offset >= 0) unless the map has one of its key that outranks it. */
-static inline int kp_slots_put(
+static inline int kp_ranked_put(
     kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version) {
-    size_t at = kp_slots_find(map, hash), hole = at;
-    uint64_t next_offset = (uint64_t)offset + 1;
-    if (kp_slots_holds(map, at, hash)) {
-        kp_slot_raise(map, at, offset, version);
-        return KP_PUT_KNOWN;
-    }
-    while (hole < map->slot_count && map->slots[hole].next_offset != 0) hole++;
+    size_t at = kp_slots_find(map, hash), hole;
+    if (kp_ranked_raise(map, hash, offset, version)) return KP_PUT_KNOWN;
+    hole = kp_slots_insert(map, at, hash, (uint64_t)offset + 1);
     if (hole >= map->slot_count) return KP_PUT_FULL;
-    memmove(map->slots + at + 1, map->slots + at, (hole - at) * sizeof(kp_slot));
-    map->slots[at] = (kp_slot){hash.low, hash.high, next_offset};
-    if (map->versions) {
-        memmove(map->versions + at + 1, map->versions + at, (hole - at) * sizeof(int64_t));
-        map->versions[at] = version;
-    }
-    map->size++;
-    map->offset_sum += (uint64_t)offset;
+    memmove(map->versions + at + 1, map->versions + at, (hole - at) * sizeof(int64_t));
+    map->versions[at] = version;
     return KP_PUT_NEW;
 }
 

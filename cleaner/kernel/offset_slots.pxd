@@ -39,15 +39,16 @@ cdef extern from "offset_slots.h" nogil:
     size_t kp_slots_find(const kp_offset_slots *slots, kp_sip_hash hash)
     int kp_slots_holds(const kp_offset_slots *slots, size_t at, kp_sip_hash hash)
     int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
-    kp_rank kp_slots_compare(
+    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+    kp_rank kp_ranked_compare(
         const kp_offset_slots *slots,
         kp_sip_hash hash,
         int64_t offset,
         int64_t version,
         int64_t *held,
     )
-    void kp_slots_raise(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
-    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
+    int kp_ranked_raise(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
+    int kp_ranked_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
     void kp_slots_tally(
         const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
     )

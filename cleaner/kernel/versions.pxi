@@ -9,7 +9,7 @@ cdef enum:
     VERSION_HEADER_SIZE = 8
 
 
-@final
+# Not final: so its methods are never inlined into loops that most topics run without versions.
 cdef class Versions:
     # Constant after construction
     cdef int ranking
@@ -26,7 +26,7 @@ cdef class Versions:
         self.name = <const uint8_t *><const char *>self.header
         self.name_size = <int32_t>len(self.header)
 
-    cdef inline int64_t of(
+    cdef int64_t of(
         self, const record_view *record, const batch_header *header
     ) noexcept nogil:
         if self.ranking == BY_OFFSET:

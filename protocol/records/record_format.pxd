@@ -72,6 +72,7 @@ cdef extern from "record_format.h" nogil:
         int32_t header_count
         int8_t attributes
 
+    int read_record_inlined(const uint8_t **position, const uint8_t *end, record_view *out)
     int read_record(const uint8_t **position, const uint8_t *end, record_view *out)
     int32_t last_header(
         const record_view *record, const uint8_t *name, int32_t name_size, const uint8_t **value
