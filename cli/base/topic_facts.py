@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cli.base.broker_client import BrokerClient
-from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.base.command_end import EXIT_FAILED, CommandFailed, complain
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -33,6 +33,7 @@ from protocol.messages.metadata import (
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from server.config.near_names import hint
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, strategy_from
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets: the log start offset, and the high watermark."""
@@ -171,6 +172,28 @@ async def is_compacted(client: BrokerClient, topic: str) -> bool:
     """Returns whether the topic is compacted, so its records need keys."""
     (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], ["cleanup.policy"])
     return any("compact" in (config.value or "") for config in result.configs)
+
+
+async def strategy_of(client: BrokerClient, topic: str) -> CompactionStrategy:
+    """Returns how the topic ranks the records of a key; Apache Kafka ranks them by offset.
+
+    Raises:
+        CommandFailed: this release does not know the topic's strategy.
+    """
+    names = ["compaction.strategy", "compaction.strategy.header"]
+    (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], names)
+    if result.error_code:
+        why = refusal(result.error_code, result.error_message)
+        complain(
+            f"{topic}: taking the highest offset of a key, as its settings are not readable: {why}"
+        )
+        return BY_OFFSET
+    try:
+        return strategy_from({config.name: config.value or "" for config in result.configs})
+    except ValueError as error:
+        raise CommandFailed(
+            EXIT_FAILED, f"{topic}: unknown compaction.strategy: {error}"
+        ) from error
 
 
 def refusal(code: int, message: str | None) -> str:

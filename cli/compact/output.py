@@ -55,6 +55,8 @@ def print_report(report: Json) -> None:
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
+    for line in _outranked(report):
+        typer.echo(f"  {line}")
     untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
         f"  {count_text(report['segments_before'], 'segment')} -> {report['segments_after']}"
@@ -66,6 +68,19 @@ def print_report(report: Json) -> None:
         f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"
         + (f", throttled for {duration_text(throttled)}" if throttled else "")
     )
+
+
+def _outranked(report: Json) -> Iterator[str]:
+    """Yield a line about records that lost against earlier ones, if there are some."""
+    count = report.get("outranked", 0)
+    if count:
+        examples = report["outranked_examples"]
+        some = ", ".join(f"{each['offset']} by {each['outranked_by']}" for each in examples)
+        more = ", ..." if count > len(examples) else ""
+        yield (
+            f"{count_text(count, 'record')} outranked by an earlier one, ranked by {report['strategy']}:"
+            f" offset {some}{more}"
+        )
 
 
 def _is_empty(report: Json) -> bool:
@@ -149,7 +164,7 @@ def print_plan(plan: Json) -> None:
             f"  {reason}: {count_text(count['records'], 'record')},"
             f" {size_text(count['record_bytes'])} uncompressed"
         )
-    for line in _cost(plan):
+    for line in (*_outranked(report), *_cost(plan)):
         typer.echo(f"  {line}")
     if plan["groups"]:
         print_table(

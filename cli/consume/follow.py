@@ -17,12 +17,14 @@ from cleaner.rules.text import count_text
 from cli.base.broker_client import connected
 from cli.base.output import progress_bars
 from cli.base.record_text import LineWriter, ReadRecord, TextFormat, details_line, json_line
+from cli.base.topic_facts import strategy_of
 from cli.consume.group_member import GroupReader
 from cli.consume.latest_records import LatestRecords
 from cli.consume.latest_table import LatestTable
 from cli.consume.range import Bounds, Range, ranges_of
 from cli.consume.records import Reader, TopicReader
 from cli.produce.parse import parse_separator
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +81,14 @@ def consume_topic(
 
     With `latest_memory_mib` print the last value of each key, kept in that much memory.
     """
-    reader = _open_reader(reading, asyncio.run(_ranges(reading)))
-    with reader, _tolerate_closed_pipe():
+    is_latest = latest_memory_mib is not None
+    ranges, strategy = asyncio.run(_begin(reading, is_latest=is_latest))
+    with _open_reader(reading, ranges) as reader, _tolerate_closed_pipe():
         if latest_memory_mib is None:
             _print_records(reader, reading, printing)
-        else:
-            _print_latest(reader, reading, printing, latest_memory_mib << 20)
+            return 0
+        with LatestRecords(memory_bytes=latest_memory_mib << 20, strategy=strategy) as latest:
+            _print_latest(reader, reading, printing, latest)
     return 0
 
 
@@ -108,10 +112,14 @@ def _open_reader(reading: ReadOptions, ranges: dict[int, Range]) -> GroupReader 
     )
 
 
-async def _ranges(reading: ReadOptions) -> dict[int, Range]:
+async def _begin(
+    reading: ReadOptions, *, is_latest: bool
+) -> tuple[dict[int, Range], CompactionStrategy]:
+    """Returns what to read of each partition and, for --latest, which record of a key is its last."""
     async with connected(reading.bootstrap) as client:
         await client.check_advertised()
-        return await ranges_of(client, reading.topic, reading.bounds)
+        ranges = await ranges_of(client, reading.topic, reading.bounds)
+        return ranges, await strategy_of(client, reading.topic) if is_latest else BY_OFFSET
 
 
 def _print_records(reader: Reader, reading: ReadOptions, printing: PrintOptions) -> None:
@@ -128,18 +136,17 @@ def _print_records(reader: Reader, reading: ReadOptions, printing: PrintOptions)
 
 
 def _print_latest(
-    reader: Reader, reading: ReadOptions, printing: PrintOptions, memory_bytes: int
+    reader: Reader, reading: ReadOptions, printing: PrintOptions, latest: LatestRecords
 ) -> None:
-    with LatestRecords(memory_bytes=memory_bytes) as latest:
-        for batch in _read_with_progress(reader, reading.topic, is_shown=True):
-            latest.add(_with_key(batch, reading.key))
-        line = printing.line_writer(reading.topic)
-        if printing.is_table:
-            table = LatestTable(key_bytes_max=latest.key_bytes_max())
-            _write([table.titles])
-            line = table.line
-        _write(map(line, itertools.islice(latest, reading.count_max)))
-        typer.echo(_totals(latest, reading.topic), err=True)
+    for batch in _read_with_progress(reader, reading.topic, is_shown=True):
+        latest.add(_with_key(batch, reading.key))
+    line = printing.line_writer(reading.topic)
+    if printing.is_table:
+        table = LatestTable(key_bytes_max=latest.key_bytes_max())
+        _write([table.titles])
+        line = table.line
+    _write(map(line, itertools.islice(latest, reading.count_max)))
+    typer.echo(_totals(latest, reading.topic), err=True)
     for batch in reader.follow() if reading.is_followed else ():
         _write(map(line, _with_key(batch, reading.key)))
 

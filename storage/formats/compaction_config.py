@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage.formats.compaction_strategy import CompactionStrategy, Ranking
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking, strategy_from
 from storage.formats.config_property import (
     DAY_MS,
     DOUBLE,
@@ -145,9 +145,12 @@ class CompactionConfig:
     @property
     def strategy(self) -> CompactionStrategy:
         """How the records of a key are ranked."""
-        ranking = Ranking(self.compaction_strategy)
-        header = self.compaction_strategy_header if ranking is Ranking.HEADER else ""
-        return CompactionStrategy(ranking, header)
+        return strategy_from(
+            {
+                "compaction.strategy": self.compaction_strategy,
+                "compaction.strategy.header": self.compaction_strategy_header,
+            }
+        )
 
     @property
     def keeps_unkeyed_records(self) -> bool:

@@ -8,6 +8,7 @@ Source: KIP-280.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -40,3 +41,14 @@ class CompactionStrategy:
 
 
 BY_OFFSET = CompactionStrategy()
+
+
+def strategy_from(settings: Mapping[str, str]) -> CompactionStrategy:
+    """Returns the strategy of a topic with these settings; without them, by offset.
+
+    Raises:
+        ValueError: `compaction.strategy` has a value of another release.
+    """
+    ranking = Ranking(settings.get("compaction.strategy") or Ranking.OFFSET.value)
+    header = settings.get("compaction.strategy.header", "") if ranking is Ranking.HEADER else ""
+    return CompactionStrategy(ranking, header)

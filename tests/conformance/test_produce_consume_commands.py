@@ -61,6 +61,33 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
     assert kompakt.told("consume", "accounts", "--latest") == table.stdout
 
 
+def test_the_last_value_of_a_key_is_the_one_with_the_highest_version(
+    kompakt: TypedCommands,
+) -> None:
+    settings = ("compaction.strategy=header", "compaction.strategy.header=version")
+    configs = [part for each in settings for part in ("--config", each)]
+    kompakt.told("topics", "create", "quotes", "--compact", *configs)
+    for value, version in (("new", "00000002"), ("late", "00000001"), ("last", "00000003")):
+        key = "other" if value == "last" else "apple"
+        kompakt.told(
+            "produce",
+            "quotes",
+            "-K",
+            ":",
+            "--header",
+            f"version={version}",
+            given=f"{key}:{value}\n",
+        )
+
+    before = kompakt.told("consume", "quotes", "--latest", "-K", "=")
+    assert lines(before) == ["apple=new", "other=last"]
+    outranked = "1 record outranked by an earlier one, ranked by header version: offset 1 by 0"
+    assert outranked in kompakt.told("compact", "plan", "quotes")
+    assert outranked in kompakt.told("compact", "now", "quotes")
+    assert lines(kompakt.told("consume", "quotes", "-K", "=")) == ["apple=new", "other=last"]
+    assert kompakt.told("consume", "quotes", "--latest", "-K", "=") == before
+
+
 def test_a_terminal_sees_how_much_of_a_file_is_sent(kompakt: TypedCommands, tmp_path: Path) -> None:
     kompakt.told("topics", "create", "from-a-file")
     file = tmp_path / "records"

@@ -4,7 +4,7 @@ The model knows each record's rank from what it has sent. After every step it ch
 
     the record of a key that outranks the others is there, unless it is a tombstone that may be gone
     where that tombstone is gone, so is every record of its key that was appended before its horizon
-    below the clean offset each key has one record; only the last record below it may be one that has lost
+    below the clean offset each key has one record; only the last one there may have lost
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.consume.latest_records import LatestRecord, LatestRecords
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 MIB = 1 << 20
 
@@ -46,6 +48,38 @@ def test_what_is_left_is_what_a_dict_holds(
         assert list(latest) == [expected[name] for name in sorted(expected)]
         assert len(latest) == len(expected)
         assert latest.keyless_count == sum(key is None for _, key, _ in changes)
+
+
+VERSIONED = st.lists(
+    st.tuples(
+        st.sampled_from([b"a", b"b"]),
+        st.none() | st.just(b"v"),
+        st.none() | st.integers(-3, 3),
+    )
+)
+
+
+@given(VERSIONED, st.integers(1, 5))
+def test_where_records_have_versions_the_highest_one_of_a_key_is_left(
+    changes: Sequence[tuple[bytes, bytes | None, int | None]], gathered: int
+) -> None:
+    """A tombstone that is older deletes nothing, and one that is newer still does when others follow."""
+    strategy = CompactionStrategy(Ranking.HEADER, "version")
+    won: dict[bytes, tuple[tuple[int, int], LatestRecord]] = {}
+    with LatestRecords(
+        memory_bytes=MIB, strategy=strategy, gathered_records_max=gathered
+    ) as latest:
+        for offset, (key, value, version) in enumerate(changes):
+            headers = () if version is None else (("version", struct.pack(">q", version)),)
+            each = record(offset, key, value, headers=headers)
+            latest.add([each])
+            rank = (-(2**63) if version is None else version, offset)
+            won[key] = max(won.get(key, (rank, each)), (rank, each), key=lambda pair: pair[0])
+
+        expected = [won[key][1] for key in sorted(won) if won[key][1].value is not None]
+        assert list(latest) == expected
+        assert len(latest) == len(expected)
+        assert latest.key_bytes_max() == (1 if expected else 0)
 
 
 def test_headers_are_kept_with_any_bytes() -> None:
