@@ -95,6 +95,11 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> 
             f"{name} goes with the first pass after {moment_text(last.delete_horizon_ms)}, which runs"
             f" even if the log is clean; the first pass over it was {setting} before that"
         )
+    elif last.offset < hold.offset and view.config.strategy.has_versions:
+        yield (
+            f"{name} expired at {moment_text(last.delete_horizon_ms)}: a pass drops it that finds"
+            " nothing else of the key and covers all records appended before that moment"
+        )
     elif last.offset < hold.offset:
         yield f"{name} expired at {moment_text(last.delete_horizon_ms)}: the next pass drops it"
 

@@ -149,7 +149,7 @@ def key_history(
 ) -> KeyHistory:
     """Returns the history of a key from its hits. Pure."""
     hits = [_assume_committed(hit, view.clean_offset) for hit in hits]
-    last = _current(hits)
+    last = _current(hits, view.log_start_offset)
     tombstone = last if last is not None and last.value_bytes is None else None
     return KeyHistory(
         topic_partition=view.topic_partition,
@@ -169,9 +169,11 @@ def _assume_committed(hit: KeyHit, clean_offset: int) -> KeyHit:
     return hit
 
 
-def _current(hits: Sequence[KeyHit]) -> KeyHit | None:
-    """Returns the hit that outranks the others in no open or aborted transaction."""
-    counting = (hit for hit in hits if hit.decision in COUNTING_DECISIONS)
+def _current(hits: Sequence[KeyHit], log_start_offset: int) -> KeyHit | None:
+    """Returns the readable hit that outranks the others in no open or aborted transaction."""
+    counting = (
+        hit for hit in hits if hit.decision in COUNTING_DECISIONS and hit.offset >= log_start_offset
+    )
     return max(counting, key=lambda hit: hit.rank, default=None)
 
 

@@ -24,6 +24,7 @@ cdef class BatchFilter:
     cdef int64_t last_offset_read
     cdef OutputSegment current
     cdef Account group
+    cdef readonly int64_t lost_tail_offset
     cdef int64_t[VERDICT_COUNT] total_records
     cdef int64_t[VERDICT_COUNT] total_bytes
     # Of one feed, reused
@@ -80,7 +81,7 @@ cdef class BatchFilter:
             stamps_markers=stamps_markers,
             is_verified=is_verified,
         )
-        self.last_offset_read = -1
+        self.last_offset_read = self.lost_tail_offset = -1
 
     def start_group(self):
         self.group.clear()
@@ -261,6 +262,8 @@ cdef class BatchFilter:
         for i in range(VERDICT_COUNT):
             self.total_records[i] += self.judge.judged.records[i]
             self.total_bytes[i] += self.judge.judged.bytes[i]
+        if self.judge.judged.has_lost_tail:
+            self.lost_tail_offset = remains.base_offset
         self.judge.track(remains, remains.size > 0)
         if remains.size == 0:
             return 0

@@ -156,6 +156,7 @@ cdef class Judge:
                 entry = self.take_entry(&record, header)
             verdict = self.verdict_of(&record, header)
             if verdict >= KEPT_CONTESTED and self.is_tail(header, i):
+                self.judged.has_lost_tail = verdict == DROPPED_SUPERSEDED
                 verdict = KEPT_TAIL
             count_verdict(&self.judged, verdict, record.end - record.start)
             if verdict < DROPPED_SUPERSEDED:

@@ -29,6 +29,8 @@ cdef struct Judged:
     int64_t marked
     # The offset of the last tombstone or marker that its delete horizon has dropped; -1: none.
     int64_t expired_offset
+    # Whether its last record stays only as the pass's last one, though another outranks it.
+    bint has_lost_tail
 
 
 cdef void clear_judged(Judged *judged) noexcept nogil:

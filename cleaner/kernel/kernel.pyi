@@ -388,6 +388,10 @@ class BatchFilter:
             ValueError: `hash_key` is not 16 bytes long, or a bound is negative.
         """
 
+    lost_tail_offset: int
+    """The base offset of the pass's last batch, if its last record stays although another one outranks
+    it; else -1. Only where records have versions."""
+
     def start_group(self) -> None:
         """Start a group of segments, with a new account."""
 

@@ -105,7 +105,7 @@ cdef class SourceKeys:
         return (self.marks[ordinal >> 3] >> (ordinal & 7)) & 1
 
     cdef inline bint last_is_winner(self) noexcept nogil:
-        """Returns whether the last entry taken outranks others of its key that the pass has met."""
+        """Returns whether the last entry taken is the map's record of its key."""
         cdef int64_t ordinal = self.first_entry + self.cursor.entry - 1
         return self.has_winners and (self.winners[ordinal >> 3] >> (ordinal & 7)) & 1
 

@@ -103,8 +103,8 @@ def _execute(
     offset_map = map_beside_marks(plan.view.hash_key, segments, spans, settings, strategy)
     parts = KeyParts(section, offset_map)
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
-    if not rewriting.has_committed and section.end_offset > plan.view.clean_offset:
-        log.commit_clean_offset(section.end_offset, generation=plan.view.generation)
+    if not rewriting.has_committed and rewriting.clean_offset > plan.view.clean_offset:
+        log.commit_clean_offset(rewriting.clean_offset, generation=plan.view.generation)
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
         report,
@@ -158,7 +158,7 @@ def _report(
         partition=plan.view.topic_partition.partition,
         reason=plan.reason.name,
         start_offset=plan.start_offset,
-        end_offset=section.end_offset,
+        end_offset=rewriting.clean_offset,
         planned_end_offset=plan.end_offset,
         log_end_offset=plan.view.log_end_offset,
         bytes_read=meter.bytes_read,
@@ -180,6 +180,7 @@ def _report(
         hold_offset=plan.hold.offset,
         held_by=plan.hold.by,
         strategy=str(plan.view.config.strategy),
+        is_tail_lost=rewriting.clean_offset < section.end_offset,
         outranked=rewriting.tally["outranked"],
         outranked_examples=tuple(rewriting.outranked_examples),
         throttled_seconds=meter.throttled_seconds,

@@ -7,8 +7,8 @@ halved. Marks exist only for one window of segments at a time, oldest first, so 
 eighth of the memory: each window is marked and rewritten before the next one.
 
 Where records have versions (`compaction.strategy`), a clean record may outrank a dirty one, and a record
-may be superseded by one at a lower offset. So the map also begins one record earlier, its entries are
-raised to clean records that outrank them, and all segments are one window (docs/design/strategies.md).
+may be superseded by one at a lower offset. So the map's entries are raised to clean records that outrank
+them, and all segments are one window (docs/design/strategies.md).
 
 The outcomes of the dirty section's transactions are known before: aborted records are never in the map,
 and a pass ends before the first transaction that is not decided.
@@ -27,6 +27,7 @@ from typing import Protocol
 from cleaner.kernel.kernel import OffsetMap, Transactions, map_keys, mark_keys, raise_keys
 from cleaner.pacing.settings import (
     MAP_BYTES_MIN,
+    MAP_ENTRY_BYTES,
     MAP_SLOTS_MIN,
     VERSION_BYTES,
     CleanerSettings,
@@ -110,16 +111,8 @@ class DirtySection:
 
     @property
     def map_offset(self) -> int:
-        """Where the map begins: with versions one record earlier, as the last record below the end of a
-        pass stays even if it lost."""
-        if not self.below:
-            return self.start_offset
-        return max(self.start_offset - 1, self.log_start_offset)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether any record may be superseded."""
-        return self.map_offset < self.end_offset
+        """Where the map begins."""
+        return max(self.start_offset, self.log_start_offset)
 
     @property
     def entries_max(self) -> int:
@@ -143,11 +136,10 @@ def dirty_section(
     """Returns the dirty section; the outcomes of its transactions determine where the pass ends."""
     has_versions = strategy.has_versions
     below = [each for each in sources if has_versions and each.row.base_offset < start_offset]
-    first = start_offset - 1 if below else start_offset
     dirty = [
         source
         for source in sources
-        if source.row.end_offset > first and source.row.base_offset < end_offset
+        if source.row.end_offset > start_offset and source.row.base_offset < end_offset
     ]
     transactions = None
     if any(source.totals.special_rows for source in dirty):
@@ -309,7 +301,7 @@ def mark_window(
         VerificationFailed: the map does not hold what was put into it, or differs from the sidecars.
     """
     marked = [new_marks(source.totals.entries, section.strategy) for source in window]
-    if section.has_work and any(its.marks for its in marked):
+    if section.map_offset < section.end_offset and any(its.marks for its in marked):
         to_mark, to_map = scan_bytes(window, section.strategy), section.scan_bytes
         report_left(to_map + to_mark, 0)
         for offset_map in parts.fill_each(window[0].row.base_offset):
@@ -398,8 +390,10 @@ def map_beside_marks(
     taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
     least = MAP_BYTES_MIN
     if strategy.has_versions:
-        taken *= 2  # The bits of winners are as many as the marks.
-        least += MAP_SLOTS_MIN * VERSION_BYTES
+        # The bits of winners are as many as the marks. Both have no bound, so half of the memory is for
+        # keys in any case: with few, a pass would scan all sidecars very often.
+        taken *= 2
+        least = max(MAP_SLOTS_MIN * (MAP_ENTRY_BYTES + VERSION_BYTES), settings.map_bytes // 2)
     map_bytes = max(settings.map_bytes - taken, least)
     return OffsetMap(
         map_bytes, hash_key, settings.map_load_factor, has_versions=strategy.has_versions

@@ -24,7 +24,7 @@ from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.rules.report import GroupReport
 from cleaner.rules.step import KeysDiffer, Outranked
-from protocol.wire.numbers import Offset
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import SwapRefused
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment
@@ -72,6 +72,16 @@ class Rewriting:
         self.group_reports: list[GroupReport] = []
         self.has_committed = False
         """Whether a swap has committed the clean offset."""
+
+    @property
+    def clean_offset(self) -> Offset:
+        """The clean offset after the pass: its end, or the batch of its last record, if that has lost.
+
+        Such a record stays until something follows it. Therefore it stays dirty: below the clean offset
+        each key has one record. Known once the last group was recopied.
+        """
+        lost = self.batch_filter.lost_tail_offset
+        return self._end_offset if lost < 0 else Offset(max(lost, self._plan.start_offset))
 
     def run(self, window: Group, *, is_last: bool, later_bytes: int = 0) -> None:
         """Rewrite a window; the last swap of the last window also commits the clean offset.
@@ -159,7 +169,7 @@ class Rewriting:
             meter=self._meter,
         )
         cleaned = self._recopy(group, recopy)
-        self._swap(group, recopy, cleaned, self._end_offset if takes_offset else None)
+        self._swap(group, recopy, cleaned, self.clean_offset if takes_offset else None)
         self.group_reports.append(
             GroupReport(
                 sources=tuple(segment.row for segment, _ in group),
@@ -259,7 +269,7 @@ def _filter(
         end_offset=section.end_offset,
         tail_offset=section.end_offset - 1,
         now_ms=plan.now_ms,
-        delete_retention_ms=plan.delete_horizon_ms - plan.now_ms,
+        delete_retention_ms=min(plan.delete_horizon_ms - plan.now_ms, OFFSET_MAX),
         decompressed_bytes_max=settings.decompressed_bytes_max,
         producer_last_offsets=plan.view.producer_last_offsets,
         producer_marker_epochs=plan.view.producer_marker_epochs,

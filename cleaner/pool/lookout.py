@@ -13,15 +13,14 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequen
 from dataclasses import dataclass
 
 from cleaner.pacing.clock import Clock, HorizonClock
-from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
 from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
-from cleaner.rules.pick import Assessment, LogState, Reason, Remainder, assess
+from cleaner.rules.pick import NOTHING, Assessment, LogState, Reason, Remainder, assess
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate, urgency
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
-from storage.formats.manifest import UNKNOWN
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
@@ -58,6 +57,7 @@ class Lookout:
     __slots__ = (
         "_clock",
         "_eligible_since",
+        "_first_ends",
         "_gains",
         "_hold_of",
         "_horizon_clock",
@@ -72,6 +72,7 @@ class Lookout:
         self._horizon_clock = HorizonClock(clock)
         # State.
         self._remainders: dict[TopicPartition, Remainder] = {}
+        self._first_ends: dict[TopicPartition, Offset] = {}
         self._eligible_since: dict[TopicPartition, float] = {}
         """Monotonic seconds at which a look first found the log eligible."""
         self._gains: dict[TopicPartition, float] = {}
@@ -175,18 +176,26 @@ class Lookout:
             horizon_now_ms=look.horizon_now_ms,
             hold=self._hold_of(log),
             requested=requested,
+            must_cover=self._must_cover(state, log),
         )
+
+    def _must_cover(self, state: LogState, log: PartitionLog) -> Offset:
+        """Returns the log's end when it was first looked at, except as a mirror.
+
+        Records below it may have been appended elsewhere before, so their append times do not say
+        whether a tombstone may go.
+        """
+        partition = log.topic_partition
+        if log.config.is_mirror or not log.config.strategy.has_versions:
+            self._first_ends.pop(partition, None)
+            return NOTHING
+        return self._first_ends.setdefault(partition, state.log_end_offset)
 
     def completed(self, plan: CleaningPlan, report: PassReport) -> None:
         """Learn from a completed pass; if its log is still eligible, its waiting time starts again."""
         partition = plan.view.topic_partition
         self._eligible_since.pop(partition, None)
-        self._remainders[partition] = Remainder(
-            first_uncleanable_offset=plan.end_offset,
-            now_ms=UNKNOWN if report.has_contested_tombstones else plan.now_ms,
-            is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
-            hold_offset=plan.hold.offset,
-        )
+        self._remainders[partition] = remainder_of(plan, report)
         dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
         if dirty_bytes > 0:
             freed = (report.bytes_before - report.bytes_after) / dirty_bytes
@@ -206,7 +215,7 @@ class Lookout:
 
     def forget_all_but(self, present: Container[TopicPartition]) -> None:
         """Forget logs that are gone."""
-        for known in (self._remainders, self._eligible_since, self._gains):
+        for known in (self._remainders, self._first_ends, self._eligible_since, self._gains):
             for partition in [each for each in known if each not in present]:
                 del known[partition]
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, Hold
-from cleaner.rules.pick import Assessment, Reason, uncovered_since_ms
+from cleaner.rules.pick import NOTHING, Assessment, Reason, Remainder, uncovered_since_ms
+from cleaner.rules.report import PassReport
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy
-from storage.formats.manifest import SegmentRow
+from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 
@@ -54,6 +55,8 @@ class CleaningPlan:
     """New delete horizons count from this wall time; equal to `now_ms` unless the clock stepped."""
     hold: Hold = NO_HOLD
     """Which tombstones and markers stay even after their delete horizon."""
+    must_cover: Offset = NOTHING
+    """See `uncovered_since_ms`."""
 
     @property
     def delete_horizon_ms(self) -> int:
@@ -78,8 +81,8 @@ def at_horizon_clock(plan: CleaningPlan, end_offset: Offset) -> CleaningPlan:
     """
     if not plan.view.config.strategy.has_versions:
         return plan
-    since_ms = uncovered_since_ms([*plan.view.sealed_rows, plan.view.active_row], end_offset)
-    return replace(plan, now_ms=min(plan.now_ms, max(since_ms, 0)))
+    since_ms = uncovered_since_ms(plan.view, plan.view.config, end_offset, plan.must_cover)
+    return replace(plan, now_ms=min(plan.now_ms, since_ms))
 
 
 def plan_pass(
@@ -96,4 +99,18 @@ def plan_pass(
         now_ms=now_ms,
         stamp_ms=stamp_ms,
         hold=assessment.hold,
+        must_cover=assessment.must_cover,
+    )
+
+
+def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
+    """Returns what a completed pass had to leave."""
+    return Remainder(
+        first_uncleanable_offset=plan.end_offset,
+        now_ms=UNKNOWN if report.has_contested_tombstones else plan.now_ms,
+        is_stuck=(
+            report.end_offset == plan.start_offset < plan.end_offset and not report.is_tail_lost
+        ),
+        is_tail_lost=report.is_tail_lost,
+        hold_offset=plan.hold.offset,
     )

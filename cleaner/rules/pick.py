@@ -24,7 +24,8 @@ which records the pass then drops, and when it sets a delete horizon.
 
 The active segment of an idle log would stay dirty for ever, so it rolls when max.compaction.lag.ms
 requires it, or after compaction.idle.roll.ms if the log would then be dirty enough (`roll_ms`). An empty
-active segment never rolls, so an idle log stops rolling once it is clean.
+active segment never rolls, so an idle log stops rolling once it is clean. Where records have versions,
+it also rolls for tombstones that wait until its records are compared with them.
 
 Source: Apache Kafka, LogCleanerManager.java `cleanableOffsets`, LogToClean.java; KIP-58 (whose first
 draft has the lag in bytes), KIP-354. KAFKA-20664 reports idle topics that Kafka never compacts.
@@ -42,6 +43,9 @@ from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
+
+NOTHING = Offset(0)
+"""What a pass must cover if all append times are those of this log."""
 
 
 class SegmentState(Protocol):
@@ -136,6 +140,9 @@ class Remainder:
     is_stuck: bool = False
     """Whether the pass ended where it began, before a transaction without a marker below the bound:
     until the bound moves, the next pass would too."""
+    is_tail_lost: bool = False
+    """Whether only the pass's last batch is dirty below the bound, because its last record has lost: it
+    goes once the bound has moved."""
     hold_offset: Offset = OFFSET_MAX
     """The hold of the pass: in segments that reach above it, horizons that had passed may be left."""
 
@@ -161,6 +168,8 @@ class Assessment:
     blocker: Blocker | None
     hold: Hold = NO_HOLD
     """Which tombstones and markers a pass must keep even after their delete horizon."""
+    must_cover: Offset = NOTHING
+    """See `uncovered_since_ms`."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -178,6 +187,7 @@ def assess(
     horizon_now_ms: int | None = None,
     hold: Hold = NO_HOLD,
     requested: bool = False,
+    must_cover: Offset = NOTHING,
 ) -> Assessment:
     """Returns whether a log is eligible at `now_ms`, why or why not, and its bounds.
 
@@ -186,6 +196,7 @@ def assess(
         horizon_now_ms: the clock for delete horizons, if it differs from `now_ms`.
         hold: which tombstones and markers stay.
         requested: the pass was requested, so the log need not be dirty; the bounds still apply.
+        must_cover: see `uncovered_since_ms`.
     """
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
     rows = log.sealed_rows
@@ -197,15 +208,20 @@ def assess(
     end_offset = bounds.first_uncleanable_offset
     cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
     horizon_ms = _horizon_ms(rows, bounds, remainder, hold.offset)
+    waiting_ms = LONG_MAX
     if config.strategy.has_versions and horizon_ms > uncovered_since_ms(
-        [*rows, log.active_row], bounds.first_uncleanable_offset
+        log, config, end_offset, must_cover
     ):
-        horizon_ms = LONG_MAX
+        horizon_ms, waiting_ms = LONG_MAX, horizon_ms
+    if cleanable and not requested and _is_lost_tail(remainder, bounds):
+        cleanable = []
     if cleanable and not requested and _is_stuck(remainder, bounds):
         cleanable, bounds = [], _held_by_transaction(bounds)
     clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
     cleanable_bytes = sum(row.size for row in cleanable)
     roll_ms = _roll_ms(log, config, clean_bytes, sum(row.size for row in dirty))
+    if bounds.limited_by is Blocker.ACTIVE_SEGMENT and not config.is_mirror:
+        roll_ms = min(roll_ms, _roll_for_tombstones_ms(log, config, waiting_ms))
     deadline_ms = _deadline_ms([*dirty, log.active_row], config)
     verdict: Reason | Blocker
     if not config.is_compacted:
@@ -228,10 +244,19 @@ def assess(
         deadline_ms=deadline_ms,
         horizon_ms=horizon_ms,
         hold=hold,
+        must_cover=must_cover,
         roll_ms=roll_ms,
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
         blocker=verdict if isinstance(verdict, Blocker) else None,
+    )
+
+
+def _is_lost_tail(remainder: Remainder | None, bounds: Bounds) -> bool:
+    return (
+        remainder is not None
+        and remainder.is_tail_lost
+        and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset
     )
 
 
@@ -340,6 +365,20 @@ def _roll_ms(log: LogState, config: LogConfig, clean_bytes: int, dirty_bytes: in
     return roll_ms
 
 
+def _roll_for_tombstones_ms(log: LogState, config: LogConfig, horizon_ms: int) -> int:
+    """Returns when an idle active segment must roll for tombstones that wait until its records are
+    compared with them; LONG_MAX if never.
+
+    Args:
+        horizon_ms: the earliest horizon that waits; LONG_MAX if none does.
+    """
+    active = log.active_row
+    is_rollable = active.size > 0 and active.last_append_ms != UNKNOWN
+    if horizon_ms == LONG_MAX or not is_rollable or config.compaction_idle_roll_ms < 0:
+        return LONG_MAX
+    return max(horizon_ms, active.last_append_ms + config.compaction_idle_roll_ms)
+
+
 def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
     """Returns when the oldest of the segments reaches max.compaction.lag.ms; LONG_MAX if never."""
     if config.max_compaction_lag_ms == LONG_MAX:
@@ -348,17 +387,24 @@ def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
     return min(min(begun, default=LONG_MAX) + config.max_compaction_lag_ms, LONG_MAX)
 
 
-def uncovered_since_ms(rows: Sequence[SegmentState], end_offset: int) -> int:
-    """Returns when the first record at or above `end_offset` was appended, at the earliest; LONG_MAX if
-    there is none.
+def uncovered_since_ms(
+    log: LogState, config: LogConfig, end_offset: Offset, must_cover: Offset
+) -> int:
+    """Returns the time of the first append above `end_offset`: a pass that ends there may drop the
+    tombstones whose horizon lies before, where records have versions. LONG_MAX: all of them; 0: none.
+
+    In a mirror, records may follow that the source has appended before a tombstone's horizon.
 
     Args:
-        rows: all segments of the log, the active one last.
+        must_cover: below it, append times may be those of a copy (a promoted mirror), and say nothing.
     """
+    if config.is_mirror or end_offset < must_cover:
+        return 0
+    rows = (*log.sealed_rows, log.active_row)
     row = next((row for row in rows if row.end_offset > end_offset), None)
     if row is None:
         return LONG_MAX
-    return row.created_ms if row.first_append_ms == UNKNOWN else row.first_append_ms
+    return max(row.created_ms if row.first_append_ms == UNKNOWN else row.first_append_ms, 0)
 
 
 def _horizon_ms(

@@ -69,7 +69,8 @@ class PassReport:
     start_offset: int
     """The first dirty offset, where the dirty section begins."""
     end_offset: int
-    """The new clean offset; below the planned end if a transaction there is not decided."""
+    """The new clean offset; below the planned end if a transaction there is not decided, or if the last
+    record has lost."""
     planned_end_offset: int
     """The first uncleanable offset when the pass was planned."""
     bytes_read: int
@@ -112,6 +113,8 @@ class PassReport:
     """Who holds them; empty: no one."""
     strategy: str = "offset"
     """How the records of a key were ranked."""
+    is_tail_lost: bool = False
+    """Whether the last record of the pass stays although another outranks it; it is still dirty."""
     outranked: int = 0
     """Records that were superseded by one at a lower offset: writers race, or retry out of order."""
     outranked_examples: tuple[Outranked, ...] = ()
@@ -128,10 +131,13 @@ class PassReport:
 
     @property
     def has_contested_tombstones(self) -> bool:
-        """Whether tombstones stayed because of records that the pass has dropped: they may go now."""
+        """Whether tombstones stayed that may go in the next pass, because this one has dropped what they
+        outrank, or has moved the clean offset past them."""
         counts = self.records_by_verdict
-        dropped = counts.get(Verdict.DROPPED_SUPERSEDED.value, 0)
-        return dropped > 0 and counts.get(Verdict.KEPT_CONTESTED.value, 0) > 0
+        is_news = self.end_offset > self.start_offset or (
+            counts.get(Verdict.DROPPED_SUPERSEDED.value, 0) > 0
+        )
+        return is_news and counts.get(Verdict.KEPT_CONTESTED.value, 0) > 0
 
     def _count_by_verdict(self, prefix: str) -> str:
         """Returns the counts by verdict, largest first: "910 superseded, 3 tombstone"."""

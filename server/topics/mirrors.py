@@ -30,6 +30,8 @@ OWN = frozenset({LINK, SOURCE_ID, LOCAL})
 ALTERS_DATA = frozenset(
     {
         "cleanup.policy",
+        "compaction.strategy",
+        "compaction.strategy.header",
         "compression.type",
         "message.timestamp.type",
         "retention.bytes",

@@ -398,13 +398,18 @@ def _read_header(path: str, data: bytes) -> SidecarHeader:
     size = VERSIONED_HEADER_BYTES if has_versions else HEADER_BYTES
     if len(data) < size or not is_sealed(data[:size]):
         raise DamagedSidecar(path, "its header is missing or damaged")
-    strategy = _read_strategy(data) if has_versions else BY_OFFSET
+    strategy = _read_strategy(path, data) if has_versions else BY_OFFSET
     return SidecarHeader(base_offset, file_version, check, strategy)
 
 
-def _read_strategy(data: bytes) -> CompactionStrategy:
+def _read_strategy(path: str, data: bytes) -> CompactionStrategy:
     number, size, name = RANKING.unpack_from(data, HEADER.size)
-    return CompactionStrategy(RANKINGS[number], name[:size].decode())
+    try:
+        return CompactionStrategy(RANKINGS[number], name[:size].decode())
+    except (KeyError, UnicodeDecodeError):
+        raise DamagedSidecar(
+            path, f"it has an unknown ranking ({number}, {name[:size]!r})"
+        ) from None
 
 
 def trailer_of(segment_size: int, totals: KeyTotals) -> bytes:

@@ -17,9 +17,9 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.clean import clean
 from cleaner.passes.verify_pass import VerificationFailed
-from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
 from cleaner.rules.hold import NO_HOLD
-from cleaner.rules.pick import Assessment, Remainder, assess
+from cleaner.rules.pick import NOTHING, Assessment, Remainder, assess
 from cleaner.rules.report import PassReport
 from protocol.records.batch_header import BatchHeader
 from protocol.records.record_batch import Codec, Record
@@ -156,6 +156,7 @@ class CompactedLog:
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
         self.hold = NO_HOLD
+        self.must_cover = NOTHING
         self.sidecars = sidecars
         self.sidecar_seed = 0
 
@@ -222,6 +223,7 @@ class CompactedLog:
             remainder=self.remainder,
             hold=self.hold,
             requested=requested,
+            must_cover=self.must_cover,
         )
 
     def plan(self, *, requested: bool = True) -> CleaningPlan:
@@ -245,12 +247,7 @@ class CompactedLog:
             attempts += 1
             assert attempts < ATTEMPTS_MAX, "the pass does not succeed"
         self._check_sidecars(before)
-        self.remainder = Remainder(
-            first_uncleanable_offset=plan.end_offset,
-            now_ms=plan.now_ms,
-            is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
-            hold_offset=plan.hold.offset,
-        )
+        self.remainder = remainder_of(plan, report)
         return report
 
     def let_sidecars_happen(self) -> None:

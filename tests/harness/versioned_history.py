@@ -4,7 +4,10 @@ The model knows each record's rank from what it has sent. After every step it ch
 
     the record of a key that outranks the others is there, unless it is a tombstone that may be gone
     where that tombstone is gone, so is every record of its key that was appended before its horizon
-    below the clean offset each key has one record; only the last one there may have lost
+    below the clean offset each key has one record
+
+The strategy may change, and DeleteRecords may come at any time, also between the plan of a pass and its
+execution.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from protocol.records.record_batch import Codec, Record, build_batch
+from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
@@ -35,13 +39,24 @@ class Sent:
     """A record that was appended."""
 
     offset: int
+    timestamp: int
     version: int
+    """That in its header."""
     is_tombstone: bool
     appended_ms: int
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        return self.version, self.offset
+    def rank(self, ranking: Ranking) -> tuple[int, int]:
+        versions = {
+            Ranking.OFFSET: 0,
+            Ranking.TIMESTAMP: self.timestamp,
+            Ranking.HEADER: self.version,
+        }
+        return versions[ranking], self.offset
+
+
+def strategy_by(ranking: Ranking) -> CompactionStrategy:
+    """Returns the strategy; by header it is the one of the records here."""
+    return CompactionStrategy(ranking, HEADER if ranking is Ranking.HEADER else "")
 
 
 class VersionedHistory:
@@ -72,6 +87,7 @@ class VersionedHistory:
         choices = [
             (self.append, 40), (self.roll, 14), (self.wait, 14), (self.clean, 18),
             (self.clean_as_picked, 8), (self.crash_in_a_pass, 6), (self.restart, 4),
+            (self.change_strategy, 3), (self.delete_records, 3), (self.clean_what_is_deleted, 3),
         ]  # fmt: skip
         actions, weights = zip(*choices, strict=True)
         for _ in range(steps):
@@ -86,19 +102,18 @@ class VersionedHistory:
             key, is_tombstone = self.random.choice(KEYS), self.random.random() < 0.3
             record, version = self._record(key, is_tombstone)
             records.append(replace(record, offset=number))
-            self.sent[key].append(Sent(first + number, version, is_tombstone, self.log.now_ms))
+            times = record.timestamp, version, is_tombstone, self.log.now_ms
+            self.sent[key].append(Sent(first + number, *times))
         self.log.append_batch(valid(build_batch(records, codec=self.random.choice(CODECS))))
 
     def _record(self, key: bytes, is_tombstone: bool) -> tuple[Record, int]:
         number = self.random.randint(-3, 12)
         record = Record(
             offset=0,
-            timestamp=max(number, 0) * 1000,
+            timestamp=self.random.randint(0, 12) * 1000,
             key=key,
             value=None if is_tombstone else b"v" * self.random.randint(1, 40),
         )
-        if self.strategy.ranking is Ranking.TIMESTAMP:
-            return record, record.timestamp
         if self.random.random() < 0.15:
             headers = self.random.choice([(), ((HEADER, self.random.choice(UNREADABLE)),)])
             return replace(record, headers=headers), NO_VERSION
@@ -144,6 +159,32 @@ class VersionedHistory:
             self.log.fs = left[0]
         self.log.reopen(is_clean=False, loss=Loss.NOTHING)
 
+    def change_strategy(self) -> None:
+        """What the old one has dropped stays dropped; among the rest another record may win."""
+        self.strategy = strategy_by(self.random.choice(list(Ranking)))
+        self.log.log.update_config(self.config())
+        self._forget_what_is_gone()
+
+    def delete_records(self) -> None:
+        """Move the log start, by DeleteRecords or retention. What lost against a deleted record stays
+        dropped."""
+        log = self.log.log
+        offset = self.random.randint(log.log_start_offset, log.high_watermark)
+        log.delete_records(Offset(offset))
+        self._forget_what_is_gone()
+
+    def clean_what_is_deleted(self) -> None:
+        plan = self.log.plan()
+        self.delete_records()
+        self.log.execute(plan)
+
+    def _forget_what_is_gone(self) -> None:
+        offsets = {record.offset for record in self.log.records()}
+        for key, sent in [*self.sent.items()]:
+            self.sent[key] = [each for each in sent if each.offset in offsets]
+            if not self.sent[key]:
+                del self.sent[key]
+
     def restart(self) -> None:
         self.log.reopen(is_clean=self.random.random() < 0.5, loss=Loss.TORN)
 
@@ -161,7 +202,8 @@ class VersionedHistory:
             left[record.key].add(record.offset)
         for key, sent in [*self.sent.items()]:
             assert left[key] <= {each.offset for each in sent}
-            self._check_key(key, max(sent, key=lambda each: each.rank), left[key])
+            winner = max(sent, key=lambda each: each.rank(self.strategy.ranking))
+            self._check_key(key, winner, left[key])
         self._check_clean_section(left)
         self._note_horizons()
 
@@ -181,9 +223,9 @@ class VersionedHistory:
             del self.sent[key]
 
     def _check_clean_section(self, left: dict[bytes, set[int]]) -> None:
-        tail = self.log.log.clean_offset - 1
+        clean_offset = self.log.log.clean_offset
         for key, offsets in left.items():
-            clean = {offset for offset in offsets if offset < tail}
+            clean = {offset for offset in offsets if offset < clean_offset}
             assert len(clean) <= 1, f"{key!r}: {sorted(clean)} are all below the clean offset"
 
     def _note_horizons(self) -> None:

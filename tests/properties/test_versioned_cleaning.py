@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from cleaner.passes.mark import DirtySection, Marked, marks_bytes
+from cleaner.passes.rewrite import Rewriting
 from cleaner.passes.verify_pass import VerificationFailed
 from storage.formats.compaction_strategy import Ranking
 from storage.formats.config_property import LONG_MAX
@@ -41,11 +42,16 @@ def _forget_winners(patch: pytest.MonkeyPatch) -> None:
 def _ignore_what_lies_above(patch: pytest.MonkeyPatch) -> None:
     """Tombstones go although records that they outrank lie above the pass's end."""
     patch.setattr("cleaner.passes.clean.at_horizon_clock", lambda plan, _end_offset: plan)
-    patch.setattr("cleaner.rules.pick.uncovered_since_ms", lambda _rows, _end_offset: LONG_MAX)
+    patch.setattr("cleaner.rules.pick.uncovered_since_ms", lambda *_: LONG_MAX)
 
 
-def _begin_the_map_with_the_dirty_section(patch: pytest.MonkeyPatch) -> None:
+def _pass_over_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
     """A record that lost, but was the last one of a pass, stays for ever."""
+    patch.setattr(Rewriting, "clean_offset", property(lambda rewriting: rewriting._end_offset))
+
+
+def _judge_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Records below the log start win over readable ones."""
     patch.setattr(DirtySection, "map_offset", property(lambda section: section.start_offset))
 
 
@@ -64,7 +70,8 @@ def _play_all(seeds: Iterable[int]) -> None:
     [
         (_forget_winners, AssertionError),
         (_ignore_what_lies_above, AssertionError),
-        (_begin_the_map_with_the_dirty_section, AssertionError),
+        (_pass_over_a_lost_tail, AssertionError),
+        (_judge_what_was_deleted, VerificationFailed),
         (_raise_nothing, VerificationFailed),
     ],
 )

@@ -123,6 +123,20 @@ async def test_a_mirror_that_is_behind_is_unknown_and_says_what_to_do(tmp_path: 
     assert "kompakt replica status" in job.parts[0].as_json()["reason"]
 
 
+async def test_a_mirror_whose_records_have_versions_is_unknown(tmp_path: Path) -> None:
+    """The source's cleaner has dropped a record that lost, and the mirror has it: no difference."""
+    async with two_brokers(tmp_path) as (source, target):
+        await source.create("t", cleanup_policy="compact", compaction_strategy="timestamp")
+        await source.produce("t", batch_of([(b"a", b"1")]))
+        await link(target, source)
+        await until_equal(source, target)
+        job = await verified(target)
+        assert target.log("t").config.strategy.has_versions
+
+    assert job.verdict is Verdict.UNKNOWN
+    assert "ranked by timestamp" in job.parts[0].as_json()["reason"]
+
+
 async def with_a_key_too_many(
     source: ServedBroker, target: ServedBroker, **settings: Any
 ) -> Mirror:
