@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from pipeline.offsets.cut import Offsets, TableRefused
 
@@ -82,6 +83,10 @@ class KafkaSource:
             "startingOffsets": "earliest",
             "endingOffsets": json.dumps(end),
         }
+
+    def with_headers(self) -> Self:
+        """Returns the source whose records also have the column `headers`."""
+        return replace(self, options={**self.options, "includeHeaders": "true"})
 
     def stream_from(self, start: Offsets, offsets_per_batch: int | None) -> dict[str, str]:
         """Returns the options of a stream: from `start` on; later partitions from their first offset."""

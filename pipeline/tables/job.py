@@ -8,6 +8,7 @@ the same case.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -15,14 +16,24 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from cli.base.command_end import complain
-from pipeline.offsets.cut import Cut, refuse_other_topics, refuse_taken_back, start_of_stream
+from pipeline.offsets.cut import (
+    REWRITE_HINT,
+    Cut,
+    TableRefused,
+    refuse_other_topics,
+    refuse_taken_back,
+    start_of_stream,
+)
 from pipeline.offsets.kafka_offsets import ask_offsets
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.lag import committing
+from pipeline.offsets.topic_settings import topic_strategies
+from pipeline.source.ranks import versions_by_topic
 from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
 from pipeline.tables.payload import rows_of
 from pipeline.tables.payload_options import Payload
 from pipeline.tables.table import Table
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +58,21 @@ def write_whole(session: SparkSession, source: KafkaSource, table: Table, payloa
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
-    records = session.read.format("kafka").options(**source.up_to(cut.offsets)).load()
-    last = latest(records.select(*COLUMNS)).persist()
+    last = latest(ranked_records(session, source, cut)).persist()
     try:
         table.replace(rows_of(last, payload, None), cut)
     finally:
         last.unpersist()
     return cut
+
+
+def ranked_records(session: SparkSession, source: KafkaSource, cut: Cut) -> DataFrame:
+    """Returns the records up to a cut, with their versions if one of the topics ranks by them."""
+    strategies = topic_strategies(session, source)
+    if any(each.ranking is Ranking.HEADER for each in strategies.values()):
+        source = source.with_headers()
+    records = session.read.format("kafka").options(**source.up_to(cut.offsets)).load()
+    return records.select(*COLUMNS, *versions_by_topic(strategies))
 
 
 def follow(
@@ -62,9 +81,11 @@ def follow(
     """Merge new records into the table, once or until it is stopped. Returns the table's offsets.
 
     Raises:
-        TableRefused: as `write_whole`, or the topics no longer continue from the table's cut.
+        TableRefused: as `write_whole`, the topics no longer continue from the table's cut, or one of
+            them ranks its records by versions.
     """
     now = ask_offsets(session, source)
+    refuse_versions(topic_strategies(session, source))
     table.confirm()
     held = table.held() or Cut({}, {})
     begin = start_of_stream(held, now, fail_on_data_loss=source.fails_on_data_loss)
@@ -76,6 +97,20 @@ def follow(
     if reached is None:
         table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
     return reached or begin
+
+
+def refuse_versions(strategies: Mapping[str, CompactionStrategy]) -> None:
+    """Raises TableRefused if records of a topic have versions.
+
+    A table stores neither the versions of its rows nor those of deleted keys, so a merge could not
+    compare them with new records'.
+    """
+    for topic, strategy in strategies.items():
+        if strategy.has_versions:
+            raise TableRefused(
+                f"{topic} has compaction.strategy={strategy.ranking.value}: a stream cannot compare new"
+                f" records with the versions of earlier ones, which a table lacks; {REWRITE_HINT}"
+            )
 
 
 def progress_shown(

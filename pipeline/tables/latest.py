@@ -1,5 +1,7 @@
 """Finds the last record of each key of each partition, including tombstones.
 
+The last one has the highest rank: its offset, or its version before that (`pipeline/source/ranks.py`).
+
 A key has an order only within a partition: if producers with different partitioners sent one key to
 two partitions, it has a last record in each. Records without a key are left out.
 """
@@ -13,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import Cut, Offsets
+from pipeline.source.ranks import rank_of
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The used columns of the Kafka source."""
@@ -20,8 +23,12 @@ SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key B
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """Returns the record with the highest offset of each key; a null value is a tombstone."""
-    last = F.max(F.struct("offset", "timestamp", "value")).alias("last")
+    """Returns the record of the highest rank of each key; a null value is a tombstone.
+
+    Args:
+        records: with a column of versions (`pipeline/source/ranks.py`) if a topic ranks by them.
+    """
+    last = F.max(F.struct(*rank_of(records), "timestamp", "value")).alias("last")
     keyed = records.where(F.col("key").isNotNull()).groupBy("topic", "partition", "key").agg(last)
     return keyed.select("topic", "partition", "last.offset", "last.timestamp", "key", "last.value")
 
