@@ -41,6 +41,7 @@ from cleaner.rules.step import KeysDiffer
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar
 from storage.files.paths import KEYS
+from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.topic_partition import TopicPartition
 from storage.log.cleaning_view import CleaningView
 
@@ -60,6 +61,8 @@ class LogDigest:
     """Number of keys that have a value."""
     digest: int
     """128 bits."""
+    strategy: CompactionStrategy
+    """Which record of a key counted as its last one."""
 
 
 def log_digest(
@@ -144,6 +147,7 @@ def _execute(
         clean_offset=view.clean_offset,
         keys=log_sum.keys,
         digest=log_sum.digest,
+        strategy=view.config.strategy,
     )
 
 

@@ -8,9 +8,11 @@ What must hold, for each partition and the compared offsets [start, end):
     and is its last record                                                 else REVIVED
     a last tombstone is present, unless its retention may be over          else EARLY
 
-A cleaned log may continue beyond `end`: a key with a later record there may have lost the records below
-it. About a tombstone's retention only this is certain: a pass keeps it for delete.retention.ms from the
-pass's first contact with it, which is not before its append, and the timestamp gives the append's time.
+A key's last record is the one of the highest rank by the topic's strategy (`pipeline/source/ranks.py`).
+A cleaned log may continue beyond `end`: a key with a record there that outranks those below it may have
+lost them. With versions the same holds for a record below `start`, in either log. About a tombstone's
+retention only this is certain: a pass keeps it for delete.retention.ms from the pass's first contact
+with it, which is not before its append, and the timestamp gives the append's time.
 
 Records without a key do not count: compaction may drop them. The input must not contain records of
 aborted transactions.
@@ -29,7 +31,12 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from pipeline.audit.span import Span
+from pipeline.source.ranks import rank_of
 from pipeline.source.record_hashes import CONTENT, ROW, digest_of_limbs, hashed, limb_sums
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+
+WITHIN = "start <= offset AND offset < end"
+"""The records that are compared."""
 
 
 class Kind(enum.StrEnum):
@@ -67,7 +74,7 @@ class Table:
     """Number of keys with a value."""
     digest: int = 0
     goes_on: bool = False
-    """Whether it has records beyond the span: its digest may lack records that these supersede."""
+    """Whether it has records outside the span: its digest may lack records that these supersede."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,7 @@ def audit(
     cleaned: DataFrame,
     spans: Mapping[int, Span],
     *,
+    strategy: CompactionStrategy = BY_OFFSET,
     horizon_ms: Callable[[], int],
     differences_max: int,
 ) -> Audit:
@@ -109,18 +117,23 @@ def audit(
     Args:
         spans: the partitions and offsets to compare. Records of `cleaned` beyond a span's end only
             excuse missing records below it.
+        strategy: how the records of a key are ranked, in both logs.
         horizon_ms: called once the cleaned log was read: returns now - delete.retention.ms. Tombstones
             with a later timestamp must still exist.
         differences_max: bound on the listed differences, in offset order; all are counted.
     """
     bounds = F.broadcast(spans_frame(session, spans))
-    before = hashed(original).join(bounds, "partition").where("start <= offset AND offset < end")
-    after = hashed(cleaned).join(bounds, "partition").where("start <= offset")
+    # By offset no record below the start outranks one above it.
+    reached = "true" if strategy.has_versions else "start <= offset"
+    before = (
+        hashed(original, strategy).join(bounds, "partition").where(f"{reached} AND offset < end")
+    )
+    after = hashed(cleaned, strategy).join(bounds, "partition").where(reached)
     with ExitStack() as kept:
         before, after = keep(kept, before), keep(kept, after)
         sides = keep(kept, last_records(before)), keep(kept, last_records(after))
         partitions = partition_audits(*sides, spans)
-        wrong = keep(kept, wrong_records(before, after.where("offset < end")))
+        wrong = keep(kept, wrong_records(before.where(WITHIN), after.where(WITHIN)))
         keys = wrong_keys(*sides, wrong, horizon_ms())
         found = keep(kept, wrong.unionByName(keys))
         return Audit(
@@ -183,13 +196,16 @@ def wrong_keys(
     by_key = ["partition", "key"]
     last = original.where("offset IS NOT NULL").select(
         *by_key,
+        F.struct(*rank_of(original)).alias("rank"),
+        F.col("outside").alias("original_outside"),
         F.col("offset").alias("original_offset"),
         "is_tombstone",
         F.unix_millis("timestamp").alias("timestamp_ms"),
     )
-    left = cleaned.select(*by_key, F.col("offset").alias("cleaned_offset"), "goes_on")
+    left = cleaned.select(*by_key, F.col("offset").alias("cleaned_offset"), "outside")
     told = wrong.select("partition", "cleaned_offset").distinct()
-    pairs = last.join(left, by_key, "left").where(~F.coalesce("goes_on", F.lit(False)))
+    is_outranked = F.greatest("outside", "original_outside") > F.col("rank")
+    pairs = last.join(left, by_key, "left").where(~F.coalesce(is_outranked, F.lit(False)))
     return (
         pairs.join(told, ["partition", "cleaned_offset"], "left_anti")
         .select(kind_of_key(horizon_ms).alias("kind"), *by_key, "original_offset", "cleaned_offset")
@@ -198,11 +214,15 @@ def wrong_keys(
 
 
 def kind_of_key(horizon_ms: int) -> Column:
-    """Returns the kind of fault of a key, or null, by its last record in both logs."""
+    """Returns the kind of fault of a key, or null, by its last record in both logs.
+
+    If the cleaned log has another last record, the original's outranks it: one of a higher rank, which
+    the original does not have, would be a wrong record.
+    """
     is_gone = F.col("cleaned_offset").isNull()
     is_young = F.col("timestamp_ms") > F.lit(horizon_ms)
     return (
-        F.when(F.col("cleaned_offset") < F.col("original_offset"), Kind.REVIVED.value)
+        F.when(F.col("cleaned_offset") != F.col("original_offset"), Kind.REVIVED.value)
         .when(is_gone & ~F.col("is_tombstone"), Kind.LOST.value)
         .when(is_gone & is_young, Kind.EARLY.value)
     )
@@ -210,15 +230,15 @@ def kind_of_key(horizon_ms: int) -> Column:
 
 def last_records(records: DataFrame) -> DataFrame:
     """Returns the last record of each key within its span, including tombstones, with the number of its
-    records in the span, and whether it has later ones (then it may have none in the span)."""
-    is_within = F.col("offset") < F.col("end")
-    fields = F.struct("offset", "timestamp", "is_tombstone", *ROW)
+    records in the span, and the highest rank outside (then it may have none in the span)."""
+    is_within, rank = F.expr(WITHIN), rank_of(records)
+    fields = F.struct(*rank, "timestamp", "is_tombstone", *ROW)
     grouped = records.groupBy("partition", "key").agg(
         F.max(F.when(is_within, fields)).alias("last"),
         F.count_if(is_within).alias("records"),
-        F.bool_or(~is_within).alias("goes_on"),
+        F.max(F.when(~is_within, F.struct(*rank))).alias("outside"),
     )
-    return grouped.select("partition", "key", "records", "goes_on", "last.*")
+    return grouped.select("partition", "key", "records", "outside", "last.*")
 
 
 def partition_audits(
@@ -242,7 +262,7 @@ def tables(last: DataFrame) -> dict[int, Table]:
     rows = last.groupBy("partition").agg(
         F.sum("records").alias("records"),
         F.count_if(has_value).alias("keys"),
-        F.bool_or("goes_on").alias("goes_on"),
+        F.bool_or(F.col("outside").isNotNull()).alias("goes_on"),
         *limb_sums(has_value),
     )
     return {row["partition"]: table_of(row) for row in rows.collect()}

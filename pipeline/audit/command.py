@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from cli.base.command_end import EXIT_FAILED
+from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from cli.base.options import AsJson
 from pipeline.audit.span import AuditOptions
 from pipeline.offsets.source_options import CommandConfig, SourceOptions, source_options
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
+from storage.formats.compaction_strategy import CompactionStrategy
 
 SIDE = "HOST:PORT/TOPIC|FOLDER|URL/TOPIC"
 
@@ -33,6 +34,14 @@ def audit(
         typer.Option(
             min=0,
             help="Retention of tombstones.  [default: the cleaned topic's setting, else a day]",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STRATEGY",
+            help="What makes a record a key's last: offset, timestamp or 'header NAME'."
+            "  [default: the topic's compaction.strategy]",
         ),
     ] = None,
     may_end_early: Annotated[
@@ -57,10 +66,6 @@ def audit(
     tombstone went too early; else 1.
     """
 
-    options = AuditOptions(
-        delete_retention_ms=delete_retention_ms, may_end_early=may_end_early, differences_max=show
-    )
-
     def work() -> int:
         from pipeline.audit.job import run_audit
         from pipeline.audit.report import print_outcome
@@ -68,6 +73,12 @@ def audit(
         from pipeline.spark.jars import CONNECTOR
         from pipeline.spark.session import job_session
 
+        options = AuditOptions(
+            delete_retention_ms=delete_retention_ms,
+            strategy=None if strategy is None else strategy_of(strategy),
+            may_end_early=may_end_early,
+            differences_max=show,
+        )
         session_options = SessionOptions.parse(master, packages, jars, conf)
         sides = parse_sides(original, cleaned, source_options(command_config, option))
         pins = (CONNECTOR,) if any(isinstance(side, TopicSide) for side in sides) else ()
@@ -77,3 +88,11 @@ def audit(
         return 0 if outcome.is_same else EXIT_FAILED
 
     run_job(work)
+
+
+def strategy_of(text: str) -> CompactionStrategy:
+    """Parse --strategy. Raises CommandFailed."""
+    try:
+        return CompactionStrategy.parse(text)
+    except ValueError as error:
+        raise CommandFailed(EXIT_USAGE, f"--strategy: {error}") from error

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.compact.client import Json
-from pipeline.audit.audit import Table, audit, last_records, spans_frame, tables
+from pipeline.audit.audit import WITHIN, Table, audit, last_records, spans_frame, tables
 from pipeline.audit.report import DigestReport, DigestRow, Report
 from pipeline.audit.side import BrokerSide, LogSide, Side
 from pipeline.audit.span import AuditOptions, Span, common_spans
-from pipeline.source.record_hashes import hashed
+from pipeline.source.record_hashes import HEADERS, hashed
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, Ranking
 
 DELETE_RETENTION_MS = 86_400_000
 """Kafka's default."""
@@ -42,15 +43,19 @@ def audit_logs(
     if not spans.common:
         raise CommandFailed(EXIT_FAILED, "the two logs have no partition in common")
     retention_ms = retention_of(session, cleaned, options)
+    strategy = options.strategy or strategy_of(session, cleaned, original)
     found = audit(
         session,
-        original.records(session, spans.common),
-        cleaned.records(session, {each: after[each] for each in spans.common}),
+        records_of(session, original, spans.common, strategy),
+        records_of(session, cleaned, {each: after[each] for each in spans.common}, strategy),
         spans.common,
+        strategy=strategy,
         horizon_ms=lambda: time.time_ns() // 1_000_000 - retention_ms,
         differences_max=options.differences_max,
     )
-    return Report(original=original.name, cleaned=cleaned.name, spans=spans, found=found)
+    return Report(
+        original=original.name, cleaned=cleaned.name, strategy=strategy, spans=spans, found=found
+    )
 
 
 def retention_of(session: SparkSession, cleaned: LogSide, options: AuditOptions) -> int:
@@ -59,6 +64,25 @@ def retention_of(session: SparkSession, cleaned: LogSide, options: AuditOptions)
         return options.delete_retention_ms
     told = cleaned.delete_retention_ms(session)
     return DELETE_RETENTION_MS if told is None else told
+
+
+def strategy_of(session: SparkSession, *sides: LogSide) -> CompactionStrategy:
+    """Returns the strategy of the first side that knows its own. Raises CommandFailed."""
+    known = (side.strategy(session) for side in sides)
+    return next((each for each in known if each is not None), BY_OFFSET)
+
+
+def records_of(
+    session: SparkSession, side: LogSide, offsets: Mapping[int, Span], strategy: CompactionStrategy
+) -> DataFrame:
+    """Returns a side's records. Raises CommandFailed if they lack the headers that rank them."""
+    records = side.records(session, offsets)
+    if strategy.ranking is Ranking.HEADER and HEADERS not in records.columns:
+        raise CommandFailed(
+            EXIT_FAILED,
+            f"the records are ranked by {strategy}: leave out --option includeHeaders",
+        )
+    return records
 
 
 def compare_digests(
@@ -78,7 +102,9 @@ def compare_digests(
                 f"partition {partition} of {broker.name} starts at offset {span.start}, of"
                 f" {read.name} at {offsets[partition].start}: compare them record by record",
             )
-    records = within(session, read.records(session, spans), spans)
+    strategy = told_strategy(told.values())
+    found = records_of(session, read, spans, strategy)
+    records = within(session, hashed(found, strategy), spans)
     summed = tables(last_records(records))
     return DigestReport(
         tuple(
@@ -89,10 +115,24 @@ def compare_digests(
 
 
 def within(session: SparkSession, records: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
-    """Returns the hashes of records within these offsets."""
+    """Returns the records within these offsets."""
     bounds = spans_frame(session, spans)
-    joined = hashed(records).join(bounds.hint("broadcast"), "partition")
-    return joined.where("start <= offset AND offset < end")
+    return records.join(bounds.hint("broadcast"), "partition").where(WITHIN)
+
+
+def told_strategy(told: Iterable[Json]) -> CompactionStrategy:
+    """Returns the strategy that a broker's digests name; earlier releases rank by offset.
+
+    Raises:
+        CommandFailed: it belongs to a later release, or was changed meanwhile.
+    """
+    (name, *others) = {digest.get("strategy", str(BY_OFFSET)) for digest in told}
+    if others:
+        raise CommandFailed(EXIT_FAILED, "compaction.strategy was changed meanwhile: try again")
+    try:
+        return CompactionStrategy.parse(name)
+    except ValueError as error:
+        raise CommandFailed(EXIT_FAILED, f"the broker's compaction.strategy: {error}") from error
 
 
 def row_of(partition: int, told: Json, read: Table, broker_is_cleaned: bool) -> DigestRow:

@@ -13,6 +13,7 @@ from cli.base.output import print_json, print_table
 from cli.base.text import bytes_members, bytes_text
 from pipeline.audit.audit import Audit, Difference, Kind, PartitionAudit, Table
 from pipeline.audit.span import Spans
+from storage.formats.compaction_strategy import CompactionStrategy
 
 WORDS = {
     Kind.CHANGED: "another value, time or headers than the original has at this offset",
@@ -31,6 +32,8 @@ class Report:
 
     original: str
     cleaned: str
+    strategy: CompactionStrategy
+    """By which both logs were ranked."""
     spans: Spans
     found: Audit
 
@@ -54,6 +57,8 @@ def print_report(report: Report, *, as_json: bool) -> None:
         return
     typer.echo(f"original: {report.original}")
     typer.echo(f"cleaned:  {report.cleaned}")
+    if report.strategy.has_versions:
+        typer.echo(f"by:       {report.strategy}")
     print_table(
         ("partition", "offsets", "records", "cleaned", "keys with a value", "digest", ""),
         [_partition_row(each) for each in report.found.partitions],
@@ -124,6 +129,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return {
         "original": report.original,
         "cleaned": report.cleaned,
+        "strategy": str(report.strategy),
         "is_same": report.is_same,
         "partitions": [_partition_json(each) for each in report.found.partitions],
         "faults": list(report.spans.faults),

@@ -8,9 +8,10 @@ http://HOST:PORT/TOPIC      a broker's digest of its own log (`POST .../digest`)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -20,8 +21,12 @@ from cli.compact.client import CompactionClient, Json, connected
 from pipeline.audit.span import Span
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
-from storage.files.errors import StorageError
+from storage.files.errors import DamagedSidecar, MissingFile, StorageError
+from storage.files.files import FileSystem
 from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.paths import KEYS, join, segment_file
+from storage.formats.compaction_strategy import CompactionStrategy
+from storage.formats.key_sidecar import KeySidecar
 from storage.log.on_disk import LogOnDisk, look_at_log
 from storage.verify.verify import find_logs
 
@@ -50,6 +55,13 @@ class LogSide(Protocol):
 
     def delete_retention_ms(self, session: SparkSession) -> int | None:
         """Returns the retention time of its tombstones; None if unknown."""
+
+    def strategy(self, session: SparkSession) -> CompactionStrategy | None:
+        """Returns how its records of a key are ranked; None if unknown.
+
+        Raises:
+            CommandFailed: it has a strategy, but it cannot be determined.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +99,14 @@ class TopicSide:
 
         text = topic_setting(session, self._source(), self.topic, "delete.retention.ms")
         return None if text is None else int(text)
+
+    def strategy(self, session: SparkSession) -> CompactionStrategy:
+        from pipeline.offsets.topic_settings import topic_strategies
+
+        try:
+            return topic_strategies(session, self._source())[self.topic]
+        except TableRefused as error:
+            raise CommandFailed(EXIT_FAILED, str(error)) from error
 
     def _source(self) -> KafkaSource:
         return KafkaSource(
@@ -131,6 +151,17 @@ class FolderSide:
     def delete_retention_ms(self, session: SparkSession) -> int | None:
         return None
 
+    def strategy(self, session: SparkSession) -> CompactionStrategy | None:
+        """Returns the one that its key sidecars have; a topic's settings are not in its folder."""
+        fs = ReadOnlyFileSystem()
+        found = {each for log in self._logs() for each in sidecar_strategies(fs, log)}
+        if len(found) > 1:
+            names = " and ".join(sorted(map(str, found)))
+            raise CommandFailed(
+                EXIT_FAILED, f"{self.path} has key sidecars by {names}: give its --strategy"
+            )
+        return next(iter(found), None)
+
     def _logs(self) -> list[LogOnDisk]:
         fs = ReadOnlyFileSystem()
         try:
@@ -146,6 +177,14 @@ class FolderSide:
                 EXIT_FAILED, f"{self.path} {held}: name the folder of one topic or partition"
             )
         return logs
+
+
+def sidecar_strategies(fs: FileSystem, log: LogOnDisk) -> Iterator[CompactionStrategy]:
+    """Yields the strategies of a log's sound key sidecars; a live broker may remove one meanwhile."""
+    for segment in log.segments:
+        name = segment_file(segment.base_offset, segment.file_version, KEYS)
+        with contextlib.suppress(MissingFile, DamagedSidecar):
+            yield KeySidecar.open_any(fs, join(log.identity.directory, name)).header.strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

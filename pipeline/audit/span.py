@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from storage.formats.compaction_strategy import CompactionStrategy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -32,6 +34,8 @@ class AuditOptions:
 
     delete_retention_ms: int | None = None
     """None: the cleaned topic's setting, else Kafka's default."""
+    strategy: CompactionStrategy | None = None
+    """None: the cleaned topic's or its sidecars', else the original's, else by offset."""
     may_end_early: bool = False
     differences_max: int = 100
 

@@ -15,7 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cleaner.kernel.row_hashes import BytesColumn, HeadersColumn, hash_rows
+from pipeline.source.ranks import VERSION, versions
 from pipeline.source.superseded import map_in_arrow
+from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 CONTENT = ("content_high", "content_low")
 """The hash of a record without its offset"""
@@ -31,13 +33,17 @@ LIMB_BITS = 32
 """Bits of a limb in which digests are summed: 2^31 limbs add up to at most a BIGINT."""
 
 
-def hashed(records: DataFrame) -> DataFrame:
-    """Returns the records with a key, as `NAMES`. Headers count if their column exists."""
+def hashed(records: DataFrame, strategy: CompactionStrategy = BY_OFFSET) -> DataFrame:
+    """Returns the records with a key, as `NAMES`, and with their versions if the strategy gives any.
+
+    Headers count if their column exists.
+    """
     columns = ["partition", "offset", "timestamp", "key", "value"]
     if HEADERS in records.columns:
         columns.append(HEADERS)
-    keyed = records.where(F.col("key").isNotNull()).select(*columns)
-    return map_in_arrow(keyed, hash_batches, SCHEMA)
+    ranked = records.select(*columns, *versions(strategy)).where(F.col("key").isNotNull())
+    schema = f"{SCHEMA}, {VERSION} BIGINT" if strategy.has_versions else SCHEMA
+    return map_in_arrow(ranked, hash_batches, schema)
 
 
 def hash_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,7 +53,7 @@ def hash_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def hash_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns one batch of records as `NAMES`. Pure."""
+    """Returns one batch of records as `NAMES`, and their versions if the batch has any. Pure."""
     values = batch.column("value")
     times = batch.column("timestamp")
     headers = headers_column(batch.column(HEADERS)) if HEADERS in batch.schema.names else None
@@ -65,7 +71,11 @@ def hash_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         pc.is_null(values),
         *(pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(p)]) for p in parts),
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(NAMES))
+    names = list(NAMES)
+    if VERSION in batch.schema.names:
+        names.append(VERSION)
+        arrays.append(batch.column(VERSION))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def numbers(array: pa.Array) -> memoryview:

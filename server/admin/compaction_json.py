@@ -173,13 +173,14 @@ def key_json(history: KeyHistory) -> Json:
 
 
 def digest_json(digest: LogDigest) -> Json:
-    """Returns the digest of a partition's keys, as 32 hexadecimal digits, and the range it covers."""
+    """Returns the digest of a partition's keys, as 32 hexadecimal digits, and what it covers."""
     return {
         "start_offset": digest.start_offset,
         "end_offset": digest.end_offset,
         "clean_offset": digest.clean_offset,
         "keys": digest.keys,
         "digest": f"{digest.digest:032x}",
+        "strategy": str(digest.strategy),
     }
 
 

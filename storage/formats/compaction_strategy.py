@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 
 class Ranking(enum.Enum):
@@ -38,6 +39,18 @@ class CompactionStrategy:
 
     def __str__(self) -> str:
         return f"header {self.header}" if self.header else self.ranking.value
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the form that `str` returns: `offset`, `timestamp` or `header NAME`.
+
+        Raises:
+            ValueError: the text has another form; the message is one sentence.
+        """
+        ranking, _, header = text.partition(" ")
+        if text not in ("offset", "timestamp") and not (ranking == "header" and header):
+            raise ValueError(f"{text!r} is none of offset, timestamp and 'header NAME'")
+        return cls(Ranking(ranking), header)
 
 
 BY_OFFSET = CompactionStrategy()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from cleaner.rules.latest import version_of
 from protocol.records.record_batch import Record
-from tests.harness.table_digest import live_keys, table_digest
+from storage.formats.compaction_strategy import CompactionStrategy, Ranking
+from tests.harness.table_digest import live_keys, row_hash, table_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,6 +174,132 @@ def test_both_sides_have_the_digest_of_their_last_values(audits: Audit, name: st
     assert found.cleaned.goes_on == any(record.offset >= case.end for record in case.cleaned)
     if not case.told and not found.cleaned.goes_on:
         assert found.original.digest == found.cleaned.digest
+
+
+def ranked(*sent: tuple[bytes, bytes | None, int | None]) -> Log:
+    """Key, value and version: the timestamp's, and the header's, which may be missing."""
+    return [
+        Record(
+            offset=at,
+            timestamp=OLD_MS + (version or 0),
+            key=key,
+            value=value,
+            headers=() if version is None else (("v", struct.pack(">q", version)),),
+        )
+        for at, (key, value, version) in enumerate(sent)
+    ]
+
+
+RANKED = ranked(
+    (b"a", b"new", 2), (b"a", b"late", 1), (b"b", b"1", 1), (b"b", b"2", 1),
+    (b"c", b"1", 1), (b"c", None, 2), (b"c", b"late", 1),
+    (b"d", b"2", 2), (b"d", None, 1), (b"e", b"1", 1), (b"e", b"none", None), (b"f", b"1", 1),
+)  # fmt: skip
+RANKED_END = len(RANKED)
+
+
+def of_ranked(*offsets: int, beyond: Sequence[tuple[bytes, int]] = ()) -> Log:
+    """These records, and others beyond the end: key and version."""
+    later = ranked(*((key, b"beyond", version) for key, version in beyond))
+    return [
+        *(RANKED[at] for at in offsets),
+        *(replace(record, offset=RANKED_END + record.offset) for record in later),
+    ]
+
+
+def ranked_case(
+    cleaned: Log, told: Sequence[Told] = (), original: Log = tuple(RANKED), start: int = 0
+) -> Case:
+    return Case(cleaned, told, original, start, RANKED_END)
+
+
+RANKED_CASES = {
+    "cleaned as it must be": ranked_case(of_ranked(0, 3, 7, 9, 11)),
+    "not cleaned at all": ranked_case(RANKED),
+    "with late records and a tombstone": ranked_case(of_ranked(0, 1, 3, 5, 6, 7, 8, 9, 10, 11)),
+    "cleaned by offset": ranked_case(
+        of_ranked(1, 3, 6, 8, 10, 11),
+        [
+            ("revived", b"a", 0, 1),
+            ("revived", b"c", 5, 6),
+            ("revived", b"d", 7, 8),
+            ("revived", b"e", 9, 10),
+        ],
+    ),
+    "a deleted value revived": ranked_case(of_ranked(0, 3, 4, 7, 9, 11), [("revived", b"c", 5, 4)]),
+    "the first of equal versions": ranked_case(
+        of_ranked(0, 2, 7, 9, 11), [("revived", b"b", 3, 2)]
+    ),
+    "a record lost": ranked_case(of_ranked(3, 7, 9, 11), [("lost", b"a", 0, None)]),
+    "superseded beyond the end": ranked_case(of_ranked(1, 3, 9, 11, beyond=[(b"a", 3), (b"d", 2)])),
+    "a late record beyond the end supersedes nothing": ranked_case(
+        of_ranked(3, 7, 9, 11, beyond=[(b"a", 1)]), [("lost", b"a", 0, None)]
+    ),
+    "superseded below the start": ranked_case(of_ranked(3, 7, 9, 11), start=1),
+    "superseded below the start of the original": ranked_case(
+        of_ranked(0, 3, 7, 9, 11), original=RANKED[1:], start=1
+    ),
+    "an equal version below the start supersedes nothing": ranked_case(
+        of_ranked(7, 9, 11), [("lost", b"b", 3, None)], start=3
+    ),
+}
+RANKINGS = {
+    "timestamp": CompactionStrategy(Ranking.TIMESTAMP),
+    "header": CompactionStrategy(Ranking.HEADER, "v"),
+}
+
+
+@pytest.fixture(scope="module")
+def ranked_audits(session: SparkSession) -> Mapping[str, Audit]:
+    """An audit of all cases by each strategy, a partition each."""
+    from pipeline.audit.audit import audit
+    from pipeline.audit.span import Span
+
+    cases = list(RANKED_CASES.values())
+    return {
+        name: audit(
+            session,
+            frame(session, [case.original for case in cases]),
+            frame(session, [case.cleaned for case in cases]),
+            {at: Span(start=case.start, end=case.end) for at, case in enumerate(cases)},
+            strategy=strategy,
+            horizon_ms=lambda: NOW_MS - RETENTION_MS,
+            differences_max=1000,
+        )
+        for name, strategy in RANKINGS.items()
+    }
+
+
+@pytest.mark.parametrize("ranking", RANKINGS)
+@pytest.mark.parametrize("name", RANKED_CASES)
+def test_the_last_record_of_a_key_is_the_one_of_the_highest_version(
+    ranked_audits: Mapping[str, Audit], name: str, ranking: str
+) -> None:
+    partition, case = list(RANKED_CASES).index(name), RANKED_CASES[name]
+    found = ranked_audits[ranking]
+
+    told = [
+        (each.kind.value, each.key, each.original_offset, each.cleaned_offset)
+        for each in found.differences
+        if each.partition == partition
+    ]
+
+    assert told == list(case.told)
+    within = [each for each in case.cleaned if case.start <= each.offset < case.end]
+    side = found.partitions[partition].cleaned
+    assert side.digest == ranked_digest(within, RANKINGS[ranking])
+    assert side.records == len(within)
+
+
+def ranked_digest(records: Log, strategy: CompactionStrategy) -> int:
+    """Returns the digest of the records that the cleaner's rule takes for the last of their keys."""
+
+    def rank(record: Record) -> tuple[int, int]:
+        version = version_of(strategy, timestamp=record.timestamp, headers=record.headers)
+        return version, record.offset
+
+    last = {record.key: record for record in sorted(records, key=rank)}
+    return sum(row_hash(each) for each in last.values() if each.value is not None) % (1 << 128)
 
 
 def test_all_are_counted_and_the_first_are_listed(session: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
-TOPIC = "orders"
+TOPIC, VERSIONED = "orders", "versioned"
 CONFIG = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "1.0",
@@ -183,6 +184,93 @@ def test_the_differing_keys_are_printed_and_the_exit_code_is_1(typed: Typed, sho
     assert row[:3] == ["changed", "1", '"key-7"']
     assert row[3] == row[4]
     assert "changed: 1; another value, time or headers than the original has" in told.stdout
+
+
+VERSIONS = {"compaction.strategy": "header", "compaction.strategy.header": "v"}
+NO_RETENTION = ("--delete-retention-ms", "0")
+
+
+@pytest.fixture(scope="module")
+def versioned(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A topic whose records have versions, cleaned. Returns its folder as it was before."""
+    servers = shop.broker.bootstrap_servers
+    create_topic(servers, VERSIONED, partitions=2, config={**CONFIG, **VERSIONS})
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(200):
+        value = b"%d" % number if number % 9 else None
+        headers = [("v", struct.pack(">q", number * 7 % 30))]
+        key = number % KEYS
+        producer.produce(VERSIONED, value, b"key-%d" % key, partition=key % 2, headers=headers)
+    assert producer.flush(30) == 0
+    backup = tmp_path_factory.mktemp("versioned") / shop.folder(VERSIONED).name
+    shutil.copytree(shop.folder(VERSIONED), backup)
+    # The second pass drops the tombstones.
+    for _ in range(2):
+        TypedCommands(shop.broker).told("compact", "now", VERSIONED)
+    return backup
+
+
+def test_a_topic_with_versions_is_ranked_by_them_in_both_logs(
+    typed: Typed, shop: Shop, versioned: Path
+) -> None:
+    for cleaned in (shop.topic(VERSIONED), shop.folder(VERSIONED), shop.url(VERSIONED)):
+        answer = typed.json(versioned, cleaned, *NO_RETENTION)
+
+        assert answer["is_same"], answer
+        assert answer.get("strategy", "header v") == "header v"
+        assert digests(answer, "original") == digests(answer, "cleaned")
+        assert "0" * 32 not in digests(answer, "original")
+
+
+def test_the_report_names_the_strategy_of_versions_alone(
+    typed: Typed, shop: Shop, versioned: Path
+) -> None:
+    by_versions = typed.run(versioned, shop.folder(VERSIONED), *NO_RETENTION)
+    by_offset = typed.run(shop.backup, shop.folder(), *NO_RETENTION)
+
+    assert by_versions.stdout.splitlines()[2] == "by:       header v"
+    assert "by: " not in by_offset.stdout
+
+
+def test_a_named_strategy_is_preferred_to_the_topics(
+    typed: Typed, shop: Shop, versioned: Path
+) -> None:
+    answer = typed.json(versioned, shop.topic(VERSIONED), "--strategy", "offset")
+
+    assert answer["strategy"] == "offset"
+    assert answer["counts"].keys() & {"lost", "revived"}
+
+
+def test_a_folder_without_sidecars_or_with_others_needs_a_named_strategy(
+    typed: Typed, shop: Shop, versioned: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / shop.folder(VERSIONED).name
+    shutil.copytree(shop.folder(VERSIONED), copy)
+    one, other = copy.rglob("*.keys")
+    by_offset = next(shop.folder().rglob("*.keys"))
+    shutil.copyfile(by_offset, one)
+
+    told = typed.run(versioned, copy, *NO_RETENTION)
+    assert told.exit_code == 1
+    assert "has key sidecars by header v and offset: give its --strategy" in told.stderr
+
+    one.unlink()
+    other.unlink()
+    for cleaned in (copy, shop.folder(VERSIONED)):
+        answer = typed.json(versioned, cleaned, *NO_RETENTION, "--strategy", "header v")
+        assert answer["is_same"], answer
+
+
+def test_a_strategy_that_is_none_and_headers_that_are_left_out_are_refused(
+    typed: Typed, shop: Shop, versioned: Path
+) -> None:
+    told = typed.run(versioned, shop.topic(VERSIONED), "--strategy", "newest")
+    assert told.exit_code == 2
+    assert "'newest' is none of offset, timestamp and 'header NAME'" in told.stderr
+
+    told = typed.run(versioned, shop.topic(VERSIONED), "--option", "includeHeaders=false")
+    assert told.exit_code == 1
+    assert "ranked by header v: leave out --option includeHeaders" in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,17 @@ def test_without_the_headers_column_records_have_none() -> None:
     assert number(row, "row") == row_hash(record)
 
 
+def test_the_column_of_versions_is_kept_beside_the_hashes() -> None:
+    record = Record(offset=1, timestamp=2, key=b"k", value=b"v")
+    batch = batch_of([record]).append_column("version", pa.array([-7]))
+
+    (row,) = hash_batch(batch).to_pylist()
+
+    assert tuple(row) == (*NAMES, "version")
+    assert row["version"] == -7
+    assert number(row, "row") == row_hash(record)
+
+
 def test_a_digest_is_made_of_sums_of_limbs() -> None:
     assert digest_of_limbs([None, None, None, None]) == 0
     assert digest_of_limbs([1, 2, 3, 4]) == 1 << 96 | 2 << 64 | 3 << 32 | 4
