@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.tables.payload_options import Payload
+from server.config.authorization_config import AUTHORIZERS
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import ConfluentClient, create_topic
@@ -159,3 +168,40 @@ def test_the_strategies_of_topics_that_are_not_there_are_refused(
 
     with pytest.raises(TableRefused, match=r"cannot read the configuration of by-time, nowhere"):
         topic_strategies(session, source(broker, "by-time", "nowhere"))
+
+
+def test_a_user_who_may_not_read_the_configuration_is_refused_and_learns_why(
+    session: SparkSession, tmp_path: Path, table: ParquetTable
+) -> None:
+    from pipeline.tables.job import Pace, follow, write_whole
+
+    everyone = {"authorizer.class.name": AUTHORIZERS[0], "allow.everyone.if.no.acl.found": "true"}
+    with BrokerProcess(tmp_path / "broker", everyone) as broker:
+        create_topic(broker.bootstrap_servers, "secret", config=STRATEGIES["by-time"])
+        send(broker, "secret")
+        # Who may Read may also Describe.
+        allow(broker, "secret", AclOperation.READ)
+        topics = source(broker, "secret")
+        reason = "a user needs DescribeConfigs on the topics.*TopicAuthorizationException"
+        with pytest.raises(TableRefused, match=reason):
+            write_whole(session, topics, table, Payload())
+        with pytest.raises(TableRefused, match=reason):
+            follow(session, topics, table, Payload(), Pace())
+
+        allow(broker, "secret", AclOperation.DESCRIBE_CONFIGS)
+        write_whole(session, topics, table, Payload())
+    assert content(table) == {("secret", 0, key): row for key, row in BY_VERSION.items()}
+
+
+def allow(broker: BrokerProcess, topic: str, operation: AclOperation) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([acl])[acl].result(20)
