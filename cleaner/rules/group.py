@@ -49,7 +49,7 @@ class Findings:
 
     totals: KeyTotals
     superseded: int
-    """Records that a later record with the same key replaces."""
+    """Records that another record of their key outranks."""
     changed_batches: int
     """Transactional batches, markers and empty batches that are dropped or get a delete horizon."""
 

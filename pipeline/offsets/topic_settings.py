@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_offsets import admin_client, reason_of
 from pipeline.offsets.kafka_source import KafkaSource
-from storage.formats.compaction_strategy import CompactionStrategy, Ranking
+from storage.formats.compaction_strategy import CompactionStrategy, strategy_from
 
 
 def topic_setting(session: SparkSession, source: KafkaSource, topic: str, name: str) -> str | None:
@@ -44,15 +44,13 @@ def topic_strategies(session: SparkSession, source: KafkaSource) -> dict[str, Co
 
 def strategy_of(topic: str, settings: Mapping[str, str]) -> CompactionStrategy:
     """Returns the strategy that a topic's settings name. Raises TableRefused."""
-    name = settings.get("compaction.strategy", Ranking.OFFSET.value)
     try:
-        ranking = Ranking(name)
+        return strategy_from(settings)
     except ValueError as error:
+        name = settings["compaction.strategy"]
         raise TableRefused(
             f"{topic} has compaction.strategy={name}, which this release does not know"
         ) from error
-    header = settings.get("compaction.strategy.header", "")
-    return CompactionStrategy(ranking, header if ranking is Ranking.HEADER else "")
 
 
 def topic_settings(

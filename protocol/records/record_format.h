@@ -439,8 +439,8 @@ static inline __attribute__((always_inline)) int read_record_inlined(
     return RECORD_OK;
 }
 
-/* The same, inlined if the compiler likes: it stops to in modules with many callers, which costs the loop
- * that reads every record 5 %. */
+/* The same, inlined where the compiler decides so. In modules with many callers it does not, which costs
+ * loops over all records 5 %: these call the function above. */
 RF_INLINE int read_record(const uint8_t **position, const uint8_t *end, record_view *out) {
     return read_record_inlined(position, end, out);
 }

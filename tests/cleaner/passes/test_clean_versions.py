@@ -155,7 +155,7 @@ def test_half_of_the_memory_is_for_keys_however_many_marks_there_are(records: in
     source = SimpleNamespace(totals=SimpleNamespace(entries=records))
     settings = CleanerSettings(dedupe_buffer_size=1 << 24)
 
-    found = map_beside_marks(HASH_KEY, [source], [slice(0, 1)], settings, strategy)  # type: ignore[list-item]
+    found = map_beside_marks(HASH_KEY, [source], [slice(0, 1)], settings, strategy)
 
     left = settings.map_bytes - 2 * marks_bytes(records)
     assert found.memory_bytes <= max(left, settings.map_bytes // 2)
