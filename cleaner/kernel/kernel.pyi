@@ -404,7 +404,7 @@ class BatchFilter:
 
         Args:
             marks: the marks set by `mark_keys` for all its blocks; must not change while it is fed.
-            winners: the bits that `mark_keys` has set with them: due tombstones among these records stay.
+            winners: the bits that `mark_keys` has set with them: due tombstones among them stay.
         """
 
     def start_segment(self, base_offset: int) -> None:

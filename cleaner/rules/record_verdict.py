@@ -75,8 +75,8 @@ class Verdict(enum.Enum):
     """A tombstone or marker whose delete horizon has passed, but a group holds its offset
     (`compaction.hold.groups`)."""
     KEPT_CONTESTED = "kept_contested"
-    """A tombstone whose delete horizon has passed, but of whose key the dirty section has a record, which
-    it may outrank: it goes in a later pass. Only where records have versions."""
+    """A tombstone whose delete horizon has passed, but which may outrank a dirty record of its key. It
+    goes in a later pass. Only where records have versions."""
     DROPPED_SUPERSEDED = "dropped_superseded"
     """Another record of its key outranks it."""
     DROPPED_TOMBSTONE = "dropped_tombstone"
