@@ -56,7 +56,7 @@ class LogDigest:
     end_offset: int
     """Exclusive: records at or above it do not count."""
     clean_offset: int
-    """If above `end_offset`, last values below the end may be gone, superseded by later ones."""
+    """If above `end_offset`, last values below the end may be gone, superseded by others."""
     keys: int
     """Number of keys that have a value."""
     digest: int

@@ -49,7 +49,7 @@ SAMPLE_KEYS_MIN = 4096
 PARTS_MARGIN = 1.1
 """Parts are made a tenth smaller than the sample suggests, so that few must be halved."""
 
-OUTRANKED_EXAMPLES_MAX = 3
+EXAMPLES_A_SEGMENT_MAX = 3
 """So many outranked records are named for each segment."""
 
 
@@ -346,7 +346,7 @@ def _mark(
         )
         its.superseded += step.superseded
         its.outranked += step.outranked
-        if step.first_outranked is not None and len(its.examples) < OUTRANKED_EXAMPLES_MAX:
+        if step.first_outranked is not None and len(its.examples) < EXAMPLES_A_SEGMENT_MAX:
             its.examples.append(step.first_outranked)
         yield step
 

@@ -75,7 +75,7 @@ class MarkStep:
     superseded: int
     """Number of marks set."""
     met: MapTally
-    """The map entries whose own record was read: the last record of its key."""
+    """The map entries whose own record was read: the record that wins."""
     unknown: int
     """Records whose key the map should have with their rank or a higher one, and lacks."""
     outranked: int = 0

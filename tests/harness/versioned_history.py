@@ -6,19 +6,22 @@ The model knows each record's rank from what it has sent. After every step it ch
     where that tombstone is gone, so is every record of its key that was appended before its horizon
     below the clean offset each key has one record
 
-The strategy may change, and DeleteRecords may come at any time, also between the plan of a pass and its
-execution.
+The strategy may change, groups hold tombstones, transactions are committed or aborted, and DeleteRecords
+comes at any time, also between the plan of a pass and its execution.
 """
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from random import Random
 
+from cleaner.rules.hold import NO_HOLD, Hold
+from cleaner.rules.pick import NOTHING
 from protocol.records.record_batch import Codec, Record, build_batch
-from protocol.wire.numbers import Offset
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
@@ -28,6 +31,7 @@ from tests.harness.table_digest import digest_of
 
 HEADER = "version"
 KEYS = [b"key-%d" % number for number in range(5)]
+PRODUCERS = [7, 8]
 CODECS = [Codec.NONE, Codec.NONE, Codec.LZ4]
 UNREADABLE = [b"", b"12", struct.pack(">i", 7), b"123456789", None]
 """Values of the header that are no version."""
@@ -64,10 +68,13 @@ class VersionedHistory:
 
     def __init__(self, seed: int, ranking: Ranking, *, map_slots: int = 1000) -> None:
         self.random = Random(f"{seed} {ranking.value}")
-        header = HEADER if ranking is Ranking.HEADER else ""
-        self.strategy = CompactionStrategy(ranking, header)
+        self.strategy = strategy_by(ranking)
         self.log = CompactedLog(self.config(), replace(SETTINGS, dedupe_buffer_size=32 * map_slots))
         self.sent: dict[bytes, list[Sent]] = defaultdict(list)
+        self.open: dict[int, list[tuple[bytes, Sent]]] = {}
+        """The records of each producer's open transaction."""
+        self.uncounted: set[int] = set()
+        """Offsets of records in open and aborted transactions."""
         self.horizons: dict[int, int] = {}
         """The delete horizons of tombstones that were seen in the log, by offset."""
         self.has_resurrected = False
@@ -88,6 +95,7 @@ class VersionedHistory:
             (self.append, 40), (self.roll, 14), (self.wait, 14), (self.clean, 18),
             (self.clean_as_picked, 8), (self.crash_in_a_pass, 6), (self.restart, 4),
             (self.change_strategy, 3), (self.delete_records, 3), (self.clean_what_is_deleted, 3),
+            (self.append_in_transaction, 10), (self.end_transaction, 8), (self.change_hold, 3),
         ]  # fmt: skip
         actions, weights = zip(*choices, strict=True)
         for _ in range(steps):
@@ -97,14 +105,56 @@ class VersionedHistory:
 
     def append(self) -> None:
         """Append a batch; some records come late, with a version below that of others."""
-        records, first = [], self.log.log.log_end_offset
+        records, sent = self._records()
+        self.log.append_batch(valid(build_batch(records, codec=self.random.choice(CODECS))))
+        for key, each in sent:
+            self.sent[key].append(each)
+
+    def append_in_transaction(self) -> None:
+        """Append a batch to a transaction; until its end it ends what a pass may clean."""
+        producer = self.random.choice(PRODUCERS)
+        state = self.log.log.producers.get(ProducerId(producer))
+        records, sent = self._records()
+        batch = build_batch(
+            records,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=state.batches[-1].last_sequence + 1 if state and state.batches else 0,
+            is_transactional=True,
+        )
+        self.log.append_batch(valid(batch))
+        self.open.setdefault(producer, []).extend(sent)
+        self.uncounted |= {each.offset for _, each in sent}
+
+    def end_transaction(self) -> None:
+        """Commit or abort a transaction. Its records count from now on, or never."""
+        if not self.open:
+            return
+        producer, is_commit = self.random.choice(sorted(self.open)), self.random.random() < 0.6
+        self.log.log.appender.append_marker(
+            ProducerId(producer),
+            Epoch(0),
+            is_commit=is_commit,
+            coordinator_epoch=Epoch(0),
+            now_ms=self.log.now_ms,
+        )
+        self.log.make_durable()
+        for key, each in self.open.pop(producer):
+            if is_commit:
+                self.uncounted.discard(each.offset)
+                self.sent[key].append(each)
+
+    def _records(self) -> tuple[list[Record], list[tuple[bytes, Sent]]]:
+        """Returns the records of a batch, and the model's view of them."""
+        records, sent = list[Record](), list[tuple[bytes, Sent]]()
+        first = self.log.log.log_end_offset
         for number in range(self.random.randint(1, 4)):
             key, is_tombstone = self.random.choice(KEYS), self.random.random() < 0.3
             record, version = self._record(key, is_tombstone)
             records.append(replace(record, offset=number))
             times = record.timestamp, version, is_tombstone, self.log.now_ms
-            self.sent[key].append(Sent(first + number, *times))
-        self.log.append_batch(valid(build_batch(records, codec=self.random.choice(CODECS))))
+            sent.append((key, Sent(first + number, *times)))
+        return records, sent
 
     def _record(self, key: bytes, is_tombstone: bool) -> tuple[Record, int]:
         number = self.random.randint(-3, 12)
@@ -169,7 +219,7 @@ class VersionedHistory:
         """Move the log start, by DeleteRecords or retention. What lost against a deleted record stays
         dropped."""
         log = self.log.log
-        offset = self.random.randint(log.log_start_offset, log.high_watermark)
+        offset = self.random.randint(log.log_start_offset, log.last_stable_offset)
         log.delete_records(Offset(offset))
         self._forget_what_is_gone()
 
@@ -185,8 +235,42 @@ class VersionedHistory:
             if not self.sent[key]:
                 del self.sent[key]
 
+    def change_hold(self) -> None:
+        """A group that lags holds tombstones, or no longer does."""
+        offset = self.random.randint(0, self.log.log.log_end_offset)
+        self.log.hold = self.random.choice([NO_HOLD, Hold(offset=Offset(offset), by="group g")])
+
     def restart(self) -> None:
         self.log.reopen(is_clean=self.random.random() < 0.5, loss=Loss.TORN)
+        self.log.must_cover = self.random.choice([NOTHING, self.log.log.log_end_offset])
+
+    def crash_everywhere(self) -> int:
+        """Lose power at each operation of one pass, in three ways, and start again; each time the log
+        must agree with the model, and so must what later passes leave. Returns the number of states."""
+        states = list[MemoryFileSystem]()
+
+        def look(_action: str, _path: str) -> None:
+            states.extend(self.log.fs.after_crash(loss, self.random) for loss in Loss)
+
+        self.log.fs.on_operation = look
+        self.log.execute(self.log.plan())
+        self.log.fs.on_operation = None
+        for fs in states:
+            other = self._on(fs)
+            other.check()
+            other.log.clean_until_idle()
+            other.check()
+        return len(states)
+
+    def _on(self, fs: MemoryFileSystem) -> VersionedHistory:
+        """Returns the same history on another disk."""
+        other = copy.copy(self)
+        other.log = copy.copy(self.log)
+        other.log.fs = fs
+        other.log.reopen(is_clean=False, loss=Loss.NOTHING)
+        other.sent = defaultdict(list, {key: [*sent] for key, sent in self.sent.items()})
+        other.horizons = dict(self.horizons)
+        return other
 
     # ---------------------------------------------------------------- checking
 
@@ -198,8 +282,8 @@ class VersionedHistory:
         """Compare the log with the model."""
         left: dict[bytes, set[int]] = defaultdict(set)
         for record in self.log.records():
-            assert record.key is not None
-            left[record.key].add(record.offset)
+            if record.key in KEYS and record.offset not in self.uncounted:
+                left[record.key].add(record.offset)
         for key, sent in [*self.sent.items()]:
             assert left[key] <= {each.offset for each in sent}
             winner = max(sent, key=lambda each: each.rank(self.strategy.ranking))

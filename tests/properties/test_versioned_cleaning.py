@@ -31,6 +31,22 @@ def test_the_keys_may_come_in_parts(seed: int) -> None:
     VersionedHistory(seed, Ranking.HEADER, map_slots=16).play(STEPS)
 
 
+@pytest.mark.parametrize("seed", range(SEEDS // 12))
+@pytest.mark.parametrize("ranking", [Ranking.TIMESTAMP, Ranking.HEADER])
+def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
+    ranking: Ranking, seed: int
+) -> None:
+    history = VersionedHistory(seed, ranking)
+    history.play(STEPS)
+    while history.open:
+        history.end_transaction()
+    for _ in range(4):
+        history.append()
+        history.roll()
+
+    assert history.crash_everywhere() > 10
+
+
 def _forget_winners(patch: pytest.MonkeyPatch) -> None:
     """Tombstones go in the pass that drops what they outrank."""
     patch.setattr(
