@@ -28,6 +28,7 @@ from bench.cleaner.kernel import kernel_figures
 from bench.cleaner.latency_guard import latency_guard_figures
 from bench.cleaner.many_keys import many_keys_figures
 from bench.cleaner.mostly_clean import mostly_clean_figures
+from bench.cleaner.strategies import strategy_figures
 from bench.cleaner.verified import verification_figures
 from bench.cleaner.workers import workers_figures
 from bench.clients.authorization import authorization_figures
@@ -86,6 +87,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "verified": verification_figures,
     "many_keys": many_keys_figures,
     "mostly_clean": mostly_clean_figures,
+    "strategies": strategy_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "checkpoints": checkpoint_figures,

@@ -42,9 +42,9 @@ def extend_log(directory: Path, batches: Iterable[bytes]) -> None:
     _write(opened(directory), batches)
 
 
-def opened(directory: Path) -> PartitionLog:
+def opened(directory: Path, config: LogConfig = CONFIG) -> PartitionLog:
     """Open a log that was closed cleanly."""
-    return open_log(LocalFileSystem(), identity(directory), CONFIG, opening(is_clean=True))
+    return open_log(LocalFileSystem(), identity(directory), config, opening(is_clean=True))
 
 
 def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
@@ -72,10 +72,10 @@ def fresh_copy(directory: Path, number: int = 0) -> Iterator[Path]:
 
 
 @contextmanager
-def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
+def copy_of(directory: Path, number: int = 0, config: LogConfig = CONFIG) -> Iterator[PartitionLog]:
     """Open a fresh copy of a log for cleaning."""
     with fresh_copy(directory, number) as copy:
-        log = opened(copy)
+        log = opened(copy, config)
         try:
             yield log
         finally:
@@ -96,9 +96,9 @@ def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
     return report
 
 
-def clean_at(directory: Path) -> None:
+def clean_at(directory: Path, config: LogConfig = CONFIG) -> None:
     """Open a log, clean it, close it."""
-    log = opened(directory)
+    log = opened(directory, config)
     clean_whole(log)
     log.close()
 
