@@ -56,6 +56,7 @@ def keytool(folder: Path, *arguments: str) -> Path:
             *("-dname", "CN=broker", "-keystore", str(path), "-storepass", SECRET, *arguments),
         ],
         check=True,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
     )
@@ -88,7 +89,8 @@ def test_stores_of_keytool_open_in_both_formats(tmp_path: Path) -> None:
     for kind, key_password in (("PKCS12", ""), ("JKS", ""), ("JKS", KEY_SECRET)):
         folder = tmp_path / f"{kind}{key_password}"
         folder.mkdir()
-        more = ["-keypass", key_password] if key_password else []
+        # Without it keytool asks for a JKS key's password, and takes what it finds at its input.
+        more = ["-keypass", key_password or SECRET] if kind == "JKS" else []
         content = keytool(folder, "-storetype", kind, *more).read_bytes()
         store = read_key_store(content, store_password=SECRET, key_password=key_password)
 
