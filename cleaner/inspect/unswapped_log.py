@@ -59,5 +59,7 @@ class UnswappedLog:
     ) -> None:
         self.swapped.add(sources[0].base_offset)
 
-    def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None:
+    def commit_clean_offset(
+        self, clean_offset: Offset, *, generation: int, is_finished: bool
+    ) -> None:
         """Does nothing."""

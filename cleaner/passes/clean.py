@@ -104,7 +104,11 @@ def _execute(
     parts = KeyParts(section, offset_map)
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
     if not rewriting.has_committed and rewriting.clean_offset > plan.view.clean_offset:
-        log.commit_clean_offset(rewriting.clean_offset, generation=plan.view.generation)
+        log.commit_clean_offset(
+            rewriting.clean_offset,
+            generation=plan.view.generation,
+            is_finished=not rewriting.is_tail_lost,
+        )
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
         report,
@@ -180,7 +184,8 @@ def _report(
         hold_offset=plan.hold.offset,
         held_by=plan.hold.by,
         strategy=str(plan.view.config.strategy),
-        is_tail_lost=rewriting.clean_offset < section.end_offset,
+        horizon_clock_ms=plan.now_ms,
+        is_tail_lost=rewriting.is_tail_lost,
         outranked=rewriting.tally["outranked"],
         outranked_examples=tuple(rewriting.outranked_examples),
         throttled_seconds=meter.throttled_seconds,

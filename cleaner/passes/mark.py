@@ -111,7 +111,7 @@ class DirtySection:
 
     @property
     def map_offset(self) -> int:
-        """Where the map begins."""
+        """The first offset whose record gets into the map."""
         return max(self.start_offset, self.log_start_offset)
 
     @property

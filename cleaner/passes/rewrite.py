@@ -74,14 +74,19 @@ class Rewriting:
         """Whether a swap has committed the clean offset."""
 
     @property
+    def is_tail_lost(self) -> bool:
+        """Whether the last record of the pass stays, although another one outranks it, because nothing
+        follows it yet. Known once the last group was recopied."""
+        return self.batch_filter.lost_tail_offset >= 0
+
+    @property
     def clean_offset(self) -> Offset:
         """The clean offset after the pass: its end, or the batch of its last record, if that has lost.
 
-        Such a record stays until something follows it. Therefore it stays dirty: below the clean offset
-        each key has one record. Known once the last group was recopied.
+        Such a record stays dirty, because below the clean offset each key has one record.
         """
         lost = self.batch_filter.lost_tail_offset
-        return self._end_offset if lost < 0 else Offset(max(lost, self._plan.start_offset))
+        return Offset(max(lost, self._plan.start_offset)) if lost >= 0 else self._end_offset
 
     def run(self, window: Group, *, is_last: bool, later_bytes: int = 0) -> None:
         """Rewrite a window; the last swap of the last window also commits the clean offset.
@@ -169,7 +174,8 @@ class Rewriting:
             meter=self._meter,
         )
         cleaned = self._recopy(group, recopy)
-        self._swap(group, recopy, cleaned, self.clean_offset if takes_offset else None)
+        is_end = takes_offset and not self.is_tail_lost
+        self._swap(group, recopy, cleaned, self._end_offset if is_end else None)
         self.group_reports.append(
             GroupReport(
                 sources=tuple(segment.row for segment, _ in group),

@@ -189,7 +189,10 @@ class Lookout:
         if log.config.is_mirror or not log.config.strategy.has_versions:
             self._first_ends.pop(partition, None)
             return NOTHING
-        return self._first_ends.setdefault(partition, state.log_end_offset)
+        # A log that was cut since, or another one of this name, has nothing older above its end.
+        known = self._first_ends.get(partition, state.log_end_offset)
+        end = self._first_ends[partition] = Offset(min(known, state.log_end_offset))
+        return end
 
     def completed(self, plan: CleaningPlan, report: PassReport) -> None:
         """Learn from a completed pass; if its log is still eligible, its waiting time starts again."""

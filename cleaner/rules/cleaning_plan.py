@@ -34,7 +34,9 @@ class CleanableLog(Protocol):
         generation: int,
         clean_offset: Offset | None,
     ) -> None: ...
-    def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None: ...
+    def commit_clean_offset(
+        self, clean_offset: Offset, *, generation: int, is_finished: bool
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +109,19 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
     """Returns what a completed pass had to leave."""
     return Remainder(
         first_uncleanable_offset=plan.end_offset,
-        now_ms=UNKNOWN if report.has_contested_tombstones else plan.now_ms,
+        now_ms=_acted_on_ms(plan, report),
         is_stuck=(
             report.end_offset == plan.start_offset < plan.end_offset and not report.is_tail_lost
         ),
         is_tail_lost=report.is_tail_lost,
         hold_offset=plan.hold.offset,
     )
+
+
+def _acted_on_ms(plan: CleaningPlan, report: PassReport) -> int:
+    """Returns the clock up to which the pass has acted on horizons."""
+    if report.has_contested_tombstones:
+        return UNKNOWN
+    is_cut_short = report.end_offset < plan.end_offset and not report.is_tail_lost
+    # A pass that ended before an undecided transaction would do the same again.
+    return plan.now_ms if is_cut_short else min(plan.now_ms, report.horizon_clock_ms)

@@ -141,8 +141,8 @@ class Remainder:
     """Whether the pass ended where it began, before a transaction without a marker below the bound:
     until the bound moves, the next pass would too."""
     is_tail_lost: bool = False
-    """Whether only the pass's last batch is dirty below the bound, because its last record has lost: it
-    goes once the bound has moved."""
+    """Whether the pass has left its last batch dirty, because the last record in it has lost: that goes
+    once something follows it."""
     hold_offset: Offset = OFFSET_MAX
     """The hold of the pass: in segments that reach above it, horizons that had passed may be left."""
 
@@ -201,7 +201,7 @@ def assess(
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
     rows = log.sealed_rows
     first_dirty = _first_dirty_offset(log)
-    dirty = [row for row in rows if row.end_offset > first_dirty]
+    dirty = [row for row in rows if row.end_offset > max(first_dirty, _settled_end(remainder))]
     lag = _lag_bound(dirty, config, now_ms)
     bounds = _bounds(log, first_dirty, [lag[:2], _lag_bytes_bound(log, dirty, config, now_ms)])
     # An open transaction may end the section anywhere, also where it begins.
@@ -213,7 +213,7 @@ def assess(
         log, config, end_offset, must_cover
     ):
         horizon_ms, waiting_ms = LONG_MAX, horizon_ms
-    if cleanable and not requested and _is_lost_tail(remainder, bounds):
+    if not requested and end_offset == _settled_end(remainder):
         cleanable = []
     if cleanable and not requested and _is_stuck(remainder, bounds):
         cleanable, bounds = [], _held_by_transaction(bounds)
@@ -252,12 +252,15 @@ def assess(
     )
 
 
-def _is_lost_tail(remainder: Remainder | None, bounds: Bounds) -> bool:
-    return (
-        remainder is not None
-        and remainder.is_tail_lost
-        and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset
-    )
+def _settled_end(remainder: Remainder | None) -> Offset:
+    """Returns the end of what counts as clean above the clean offset.
+
+    A pass has left only its last batch there, whose last record has lost. It goes with the next pass;
+    none runs for it alone.
+    """
+    if remainder is None or not remainder.is_tail_lost:
+        return NOTHING
+    return remainder.first_uncleanable_offset
 
 
 def _is_stuck(remainder: Remainder | None, bounds: Bounds) -> bool:
@@ -373,10 +376,17 @@ def _roll_for_tombstones_ms(log: LogState, config: LogConfig, horizon_ms: int) -
         horizon_ms: the earliest horizon that waits; LONG_MAX if none does.
     """
     active = log.active_row
-    is_rollable = active.size > 0 and active.last_append_ms != UNKNOWN
+    is_rollable = (
+        config.is_compacted
+        and active.size > 0
+        and active.last_append_ms != UNKNOWN
+        and active.base_offset < min(log.last_stable_offset, log.high_watermark)
+        and config.min_compaction_lag_bytes == 0
+    )
     if horizon_ms == LONG_MAX or not is_rollable or config.compaction_idle_roll_ms < 0:
         return LONG_MAX
-    return max(horizon_ms, active.last_append_ms + config.compaction_idle_roll_ms)
+    idle_ms = max(config.compaction_idle_roll_ms, config.min_compaction_lag_ms)
+    return max(horizon_ms, active.last_append_ms + idle_ms)
 
 
 def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:

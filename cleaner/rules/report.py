@@ -113,6 +113,8 @@ class PassReport:
     """Who holds them; empty: no one."""
     strategy: str = "offset"
     """How the records of a key were ranked."""
+    horizon_clock_ms: int = OFFSET_MAX
+    """The clock by which delete horizons had passed, if it was not that of the plan."""
     is_tail_lost: bool = False
     """Whether the last record of the pass stays although another outranks it; it is still dirty."""
     outranked: int = 0

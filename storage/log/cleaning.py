@@ -159,8 +159,14 @@ class LogCleaning:
         with too_late_for_space():
             _place_files(self._fs, self._identity.directory, cleaned)
 
-    def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None:
+    def commit_clean_offset(
+        self, clean_offset: Offset, *, generation: int, is_finished: bool = True
+    ) -> None:
         """Move the clean offset if no segment has to change for it. A worker thread.
+
+        Args:
+            is_finished: False if the pass has removed records because of others at or above the offset:
+                until another pass ends, no cut may take these (`PartitionLog.cut_offset_min`).
 
         Raises like `swap`; nothing has changed then.
         """
@@ -170,7 +176,9 @@ class LogCleaning:
             self._commits.list_rolls()
             self._list.check_generation(generation)
             self._commits.commit(
-                self._commits.listed, clean_offset=clean_offset, has_unfinished_pass=False
+                self._commits.listed,
+                clean_offset=clean_offset,
+                has_unfinished_pass=not is_finished,
             )
             self._list.move_clean_offset(self._commits.clean_offset)
             self._states.cleaned_up_to(clean_offset)

@@ -177,8 +177,8 @@ class PartitionLog:
         """The least offset at which a cut loses no key.
 
         Below it, cleaning may have removed records because of later ones that such a cut would take
-        away. It is the clean offset, or, while a pass that has swapped segments is not finished, the
-        base of the active segment.
+        away. It is the clean offset, or, while a pass that has swapped segments is not finished, or has
+        left its last record dirty, the base of the active segment.
         """
         return self._commits.cut_offset_min
 

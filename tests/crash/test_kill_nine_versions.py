@@ -43,7 +43,7 @@ Rank = tuple[int, int]
 
 @dataclass(slots=True)
 class History:
-    """What became of the records of one topic."""
+    """The acknowledged and the sent records of one topic."""
 
     acknowledged: dict[bytes, Rank] = field(default_factory=dict)
     """The highest rank of each key."""

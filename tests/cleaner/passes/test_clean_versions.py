@@ -14,6 +14,7 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.mark import map_beside_marks, marks_bytes
 from cleaner.rules.pick import Reason
 from cleaner.rules.record_verdict import Verdict
+from protocol.records.record import Headers
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
@@ -25,8 +26,12 @@ BY_HEADER = replace(CONFIG, compaction_strategy="header", compaction_strategy_he
 RETENTION_MS = BY_HEADER.delete_retention_ms
 
 
-def append(log: CompactedLog, key: bytes, value: bytes | None, version: int) -> None:
-    headers = (("version", struct.pack(">q", version)),)
+def version(number: int) -> Headers:
+    return (("version", struct.pack(">q", number)),)
+
+
+def append(log: CompactedLog, key: bytes, value: bytes | None, rank: int) -> None:
+    headers = version(rank)
     record = Record(offset=0, timestamp=START_MS, key=key, value=value, headers=headers)
     log.append_batch(valid(build_batch([record])))
 
@@ -55,6 +60,69 @@ def test_a_record_that_lost_at_a_passs_end_stays_dirty_and_goes_once_something_f
     log.clean()
     assert [offset for offset, _, _ in log.pairs()] == [0, 1, 3]
     assert log.log.clean_offset == 4
+
+
+def test_no_cut_takes_what_a_pass_has_dropped_others_for_though_its_batch_stays_dirty() -> None:
+    log = CompactedLog(BY_HEADER)
+    append(log, b"k", b"old", 1)
+    append(log, b"a", b"new", 5)
+    records = [
+        Record(offset=number, timestamp=START_MS, key=key, value=b"1", headers=version(rank))
+        for number, (key, rank) in enumerate(((b"k", 9), (b"a", 1)))
+    ]
+    log.append_batch(valid(build_batch(records)))
+
+    log.clean()
+
+    assert [offset for offset, _, _ in log.pairs()] == [1, 2, 3]
+    assert (log.log.clean_offset, log.log.cut_offset_min) == (2, 4)
+    log.reopen(is_clean=True)
+    assert log.log.cut_offset_min == 4
+    append(log, b"z", b"1", 1)
+    log.clean()
+    assert (log.log.clean_offset, log.log.cut_offset_min) == (5, 5)
+
+
+def test_a_lost_tail_makes_no_clean_segment_dirty() -> None:
+    """Otherwise each small append would have the whole segment rewritten."""
+    log = CompactedLog(replace(BY_HEADER, min_cleanable_dirty_ratio=0.5))
+    for number in range(50):
+        append(log, b"key-%d" % number, b"v" * 100, 2)
+    append(log, b"key-0", b"late", 1)
+    assert log.clean().is_tail_lost
+
+    append(log, b"x", b"1", 1)
+    log.roll()
+
+    assert log.assess().reason is None
+    assert log.assess().dirty_ratio < 0.1
+
+
+def test_a_tombstone_that_waits_has_the_idle_segment_rolled_after_a_pass_too() -> None:
+    log = CompactedLog(replace(BY_HEADER, min_cleanable_dirty_ratio=0.5))
+    for number in range(20):
+        append(log, b"key-%d" % number, b"v" * 100, 1)
+    append(log, b"a", None, 5)
+    append(log, b"x", b"1", 1)
+    log.clean()
+    append(log, b"a", b"in the active segment", 4)
+    log.now_ms += RETENTION_MS
+
+    log.execute(log.plan())
+
+    assert log.assess().reason is None
+    assert log.assess().roll_ms == START_MS + BY_HEADER.compaction_idle_roll_ms
+
+
+def test_nothing_rolls_for_tombstones_of_a_topic_that_is_no_longer_compacted() -> None:
+    log = CompactedLog(BY_HEADER)
+    deleted_key(log)
+    log.now_ms -= RETENTION_MS
+    append(log, b"a", b"in the active segment", 4)
+    log.now_ms += RETENTION_MS
+    log.log.update_config(replace(BY_HEADER, cleanup_policy=("delete",)))
+
+    assert log.assess().roll_ms == LONG_MAX
 
 
 def test_below_the_clean_offset_each_key_has_one_record_for_those_who_look_by_offset() -> None:
