@@ -122,6 +122,6 @@ def _acted_on_ms(plan: CleaningPlan, report: PassReport) -> int:
     """Returns the clock up to which the pass has acted on horizons."""
     if report.has_contested_tombstones:
         return UNKNOWN
-    is_cut_short = report.end_offset < plan.end_offset and not report.is_tail_lost
-    # A pass that ended before an undecided transaction would do the same again.
+    # A pass that ended early, before an undecided transaction, would do the same again.
+    is_cut_short = report.horizon_clock_ms < at_horizon_clock(plan, plan.end_offset).now_ms
     return plan.now_ms if is_cut_short else min(plan.now_ms, report.horizon_clock_ms)

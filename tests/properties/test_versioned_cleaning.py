@@ -26,6 +26,22 @@ def test_a_history_keeps_the_record_of_each_key_that_outranks_the_others(
     VersionedHistory(seed, ranking).play(STEPS)
 
 
+@pytest.mark.parametrize(
+    ("ranking", "seed"),
+    [
+        (Ranking.TIMESTAMP, 49),
+        (Ranking.TIMESTAMP, 227),
+        (Ranking.HEADER, 111),
+        (Ranking.HEADER, 375),
+    ],
+)
+def test_a_pass_that_ends_early_and_with_a_lost_record_is_not_repeated_at_once(
+    ranking: Ranking, seed: int
+) -> None:
+    """It ends before an undecided transaction, so its clock for horizons is before that of the plan."""
+    VersionedHistory(seed, ranking).play(STEPS)
+
+
 @pytest.mark.parametrize("seed", range(SEEDS // 5))
 def test_the_keys_may_come_in_parts(seed: int) -> None:
     VersionedHistory(seed, Ranking.HEADER, map_slots=16).play(STEPS)
