@@ -136,6 +136,7 @@ def open_transaction(situation: Situation) -> Finding:
 def nothing_dirty(situation: Situation) -> Finding:
     """Returns the finding that every record was cleaned."""
     horizon_ms = situation.assessment.horizon_ms
+    due_ms = situation.assessment.history_due_ms
     return Finding(
         obstacle=Obstacle.NOTHING_DIRTY,
         text=f"every record below offset {situation.log_end_offset} was cleaned"
@@ -143,9 +144,13 @@ def nothing_dirty(situation: Situation) -> Finding:
             f"; tombstones or markers expire from {moment_text(horizon_ms)} on"
             if horizon_ms < LONG_MAX
             else ""
-        ),
+        )
+        + (f"; older values may go from {moment_text(due_ms)} on" if due_ms < LONG_MAX else ""),
         remedy="no action needed; delete.retention.ms sets how long tombstones stay",
-        numbers={"horizon_ms": horizon_ms if horizon_ms < LONG_MAX else None},
+        numbers={
+            "horizon_ms": horizon_ms if horizon_ms < LONG_MAX else None,
+            "history_due_ms": due_ms if due_ms < LONG_MAX else None,
+        },
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import assess
 from cleaner.rules.step import Decision, KeyHit
-from cleaner.rules.text import duration_text, moment_text
+from cleaner.rules.text import count_text, duration_text, moment_text
 from storage.formats.manifest import UNKNOWN
 from storage.log.cleaning_view import CleaningView
 
@@ -16,6 +16,7 @@ def fate(
     view: CleaningView,
     hits: Sequence[KeyHit],
     last: KeyHit | None,
+    older: Container[int],
     count: int,
     now_ms: int,
     hold: Hold,
@@ -26,6 +27,7 @@ def fate(
         view: the log, `as_if_rolled`.
         hits: the last records of the key, by offset.
         last: the key's current record: it outranks the other hits in no open or aborted transaction.
+        older: the offsets of those that stay beside it.
         count: number of records of the key; more than `hits` if that list was cut.
         hold: which tombstones stay.
     """
@@ -39,12 +41,16 @@ def fate(
     undecided = [hit for hit in hits if hit.decision is Decision.OPEN]
     aborted = sum(hit.decision is Decision.ABORTED for hit in hits)
     if last is not None:
-        lost = [hit for hit in hits if hit is not last and hit.decision in COUNTING_DECISIONS]
+        lost = [
+            hit
+            for hit in hits
+            if hit is not last and hit.decision in COUNTING_DECISIONS and hit.offset not in older
+        ]
         outranked = [hit.offset for hit in lost if hit.offset > last.offset]
-        older = count - len(hits) + len(lost) - len(outranked)
-        if older:
+        superseded = count - len(hits) + len(lost) - len(outranked)
+        if superseded:
             yield (
-                f"{_records(older, 'superseded ')} with the first pass that reaches offset"
+                f"{_records(superseded, 'superseded ')} with the first pass that reaches offset"
                 f" {last.offset}; the log is clean up to {view.clean_offset}"
             )
         if outranked:
@@ -52,6 +58,13 @@ def fate(
                 f"{_records(len(outranked), 'outranked ')} with the first pass that reaches offset"
                 f" {outranked[-1]} and does not end there: by {view.config.strategy}, the record at"
                 f" offset {last.offset} is the key's last value"
+            )
+        stay = sum(hit.offset in older for hit in hits)
+        if stay:
+            verb = "stays" if stay == 1 else "stay"
+            yield (
+                f"{count_text(stay, 'older value')} {verb} beside its last one: the topic keeps of"
+                f" each key {view.config.history}"
             )
         yield from _fate_of_last(view, last, now_ms, hold)
     if undecided:

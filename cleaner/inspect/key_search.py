@@ -20,10 +20,12 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
+from cleaner.rules.history import PastRecord, older_values
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.latest import wins
 from cleaner.rules.step import Decision, KeyHit, ReadStep
 from storage.files.errors import DamagedSidecar, MissingFile
+from storage.formats.compaction_history import CompactionHistory
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.manifest import SegmentRow
 from storage.formats.topic_partition import TopicPartition
@@ -32,8 +34,8 @@ from storage.log.cleaning_view import CleanableSegment, CleaningView
 HITS_MAX = 1000
 """Only the last records of a key, up to this number, are listed."""
 
-RANKED_HITS_MAX = 100_000
-"""Where records have versions, so many are compared to find the current one."""
+COMPARED_HITS_MAX = 100_000
+"""So many are compared where records have versions, or older ones stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,9 @@ class KeyRecord:
     segment_base_offset: int
     segment_file_version: int
     superseded_by: int | None
-    """The offset of the key's current record, if that outranks this one."""
+    """The offset of the key's current record, if that outranks this one and this one does not stay."""
+    is_older_value: bool
+    """Whether it stays beside the current one (`compaction.versions`, `compaction.thinning`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +92,11 @@ def find_key(
     distrusted: set[int] = set()
     while True:
         strategy = view.config.strategy
+        compares = strategy.has_versions or view.config.history.keeps_more
         finder = KeyFinder(
             key,
             decompressed_bytes_max=settings.decompressed_bytes_max,
-            hits_max=RANKED_HITS_MAX if strategy.has_versions else HITS_MAX,
+            hits_max=COMPARED_HITS_MAX if compares else HITS_MAX,
             strategy=strategy,
         )
         try:
@@ -149,16 +154,22 @@ def key_history(
 ) -> KeyHistory:
     """Returns the history of a key from its hits. Pure."""
     hits = [_assume_committed(hit, view.clean_offset) for hit in hits]
-    last = _current(hits, view.log_start_offset)
+    counting = [
+        hit
+        for hit in hits
+        if hit.decision in COUNTING_DECISIONS and hit.offset >= view.log_start_offset
+    ]
+    last = max(counting, key=lambda hit: hit.rank, default=None)
+    older = _older_values(counting, view.config.history, now_ms)
     tombstone = last if last is not None and last.value_bytes is None else None
     return KeyHistory(
         topic_partition=view.topic_partition,
         key=key,
         count=count,
-        records=tuple(_records(view.sealed_rows, hits[-HITS_MAX:], last)),
+        records=tuple(_records(view.sealed_rows, hits[-HITS_MAX:], last, older)),
         tombstone_offset=tombstone.offset if tombstone else None,
         tombstone_goes_at_ms=tombstone.delete_horizon_ms if tombstone else None,
-        fate=tuple(fate(view, hits, last, count, now_ms, hold)),
+        fate=tuple(fate(view, hits, last, older, count, now_ms, hold)),
     )
 
 
@@ -169,23 +180,35 @@ def _assume_committed(hit: KeyHit, clean_offset: int) -> KeyHit:
     return hit
 
 
-def _current(hits: Sequence[KeyHit], log_start_offset: int) -> KeyHit | None:
-    """Returns the readable hit that outranks the others in no open or aborted transaction."""
-    counting = (
-        hit for hit in hits if hit.decision in COUNTING_DECISIONS and hit.offset >= log_start_offset
-    )
-    return max(counting, key=lambda hit: hit.rank, default=None)
+def _older_values(
+    counting: Sequence[KeyHit], history: CompactionHistory, now_ms: int
+) -> frozenset[int]:
+    """Returns the offsets of the hits that stay beside the last one."""
+    if not history.keeps_more:
+        return frozenset()
+    past = [PastRecord(hit.offset, hit.timestamp, hit.value_bytes is None) for hit in counting]
+    stay = older_values(past, history, now_ms)
+    return frozenset(each.offset for each in stay)
 
 
 def _records(
-    rows: Sequence[SegmentRow], hits: Sequence[KeyHit], last: KeyHit | None
+    rows: Sequence[SegmentRow],
+    hits: Sequence[KeyHit],
+    last: KeyHit | None,
+    older: Container[int],
 ) -> Iterator[KeyRecord]:
     bases = [row.base_offset for row in rows]
     for hit in hits:
         row = rows[bisect_right(bases, hit.offset) - 1]
+        is_older_value = hit.offset in older
         yield KeyRecord(
             hit=hit,
             segment_base_offset=row.base_offset,
             segment_file_version=row.file_version,
-            superseded_by=last.offset if last is not None and wins(last.rank, hit.rank) else None,
+            superseded_by=(
+                last.offset
+                if last is not None and wins(last.rank, hit.rank) and not is_older_value
+                else None
+            ),
+            is_older_value=is_older_value,
         )

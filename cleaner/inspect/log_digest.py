@@ -24,17 +24,11 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import MarkLeft
+from cleaner.passes.dirty_section import DirtySection, dirty_section, scan_bytes
 from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
-from cleaner.passes.mark import (
-    DirtySection,
-    KeyParts,
-    Marked,
-    dirty_section,
-    map_beside_marks,
-    mark_window,
-    scan_bytes,
-    windows,
-)
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.mark import Marked, mark_window
+from cleaner.passes.memory import map_beside_marks, windows
 from cleaner.passes.scan import read_exactly
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.rules.step import KeysDiffer
@@ -180,7 +174,7 @@ def _sum_all(
     left = MarkLeft(meter.progress)
     for number, span in enumerate(spans, 1):
         window, to_map = segments[span], section.scan_bytes * (len(spans) - number)
-        left.begin_window(scan_bytes(segments[span.stop :], strategy) + to_map)
+        left.begin_window(scan_bytes(segments[span.stop :], section.strategy) + to_map)
         marked = mark_window(window, section, parts, verifier, report_left=left.report)
         meter.progress.enter(Phase.DIGEST)
         for segment, its in zip(window, marked, strict=True):

@@ -56,10 +56,11 @@ class UnswappedLog:
         *,
         generation: int,
         clean_offset: Offset | None,
+        has_history: bool | None = None,
     ) -> None:
         self.swapped.add(sources[0].base_offset)
 
     def commit_clean_offset(
-        self, clean_offset: Offset, *, generation: int, is_finished: bool
+        self, clean_offset: Offset, *, generation: int, is_finished: bool, has_history: bool
     ) -> None:
         """Does nothing."""

@@ -16,8 +16,10 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CHUNK_BYTES_MIN
 from cleaner.pacing.throttle import Throttle
+from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import indexed_blocks
-from cleaner.passes.mark import DirtySection, KeyParts, marks_bytes
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.memory import marks_bytes
 from cleaner.rules.text import count_text
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
@@ -102,6 +104,11 @@ def verify_keys(
     path = join(identity.directory, MANIFEST)
     try:
         manifest = decode(fs.read_bytes(path), path)
+        if manifest.has_history:
+            findings.note(
+                Check.KEYS, path, "its keys were not checked: it keeps older values of them"
+            )
+            return findings.all()
         segments = _cleaned_segments(fs, identity.directory, manifest)
         _find_superseded(segments, manifest, map_bytes, findings, progress)
     except (StorageError, ProtocolError) as error:

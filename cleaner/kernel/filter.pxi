@@ -63,7 +63,7 @@ cdef class BatchFilter:
         self.current = OutputSegment(
             index_interval_bytes=index_interval_bytes,
             segment_bytes_max=segment_bytes_max,
-            has_versions=strategy.has_versions,
+            has_versions=strategy.has_column,
         )
         self.judge = Judge(
             hash_key,
@@ -71,7 +71,7 @@ cdef class BatchFilter:
             self.current,
             ActiveProducers(producer_last_offsets, producer_marker_epochs),
             transactions,
-            Versions(strategy),
+            Versions(strategy.column, strategy.header),
             end_offset=end_offset,
             tail_offset=tail_offset,
             now_ms=now_ms,

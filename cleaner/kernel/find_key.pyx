@@ -2,7 +2,6 @@
 # cython: initializedcheck=False
 """Finds the records of one key; `find_key.pyi` documents the interface."""
 
-from cython cimport final
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
@@ -87,7 +86,7 @@ cdef class KeyFinder(BatchReader):
         self.key_size = <int32_t>len(key)
         self.bytes_max = decompressed_bytes_max
         self.hits_max = hits_max
-        self.versions = Versions(strategy)
+        self.versions = Versions(strategy.ranking, strategy.header)
         self.found = <Hit *>malloc(hits_max * sizeof(Hit))
         if self.found == NULL:
             raise MemoryError("no memory for the hits")

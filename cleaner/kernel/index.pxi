@@ -27,8 +27,8 @@ cdef class KeyIndexer:
             raise ValueError(f"base offset {base_offset} is negative")
         self.key = sip_key_of(hash_key)
         self.base_offset = base_offset
-        self.versions = Versions(strategy)
-        self.has_versions = strategy.has_versions
+        self.versions = Versions(strategy.column, strategy.header)
+        self.has_versions = strategy.has_column
         self.last_offset_read = base_offset - 1
         self.records = Records(decompressed_bytes_max)
         clear_counts(&self.counts)

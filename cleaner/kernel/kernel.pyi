@@ -25,7 +25,7 @@ and functions that read a block raise
 After any of these errors the object must not be used again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import Buffer
 
@@ -96,10 +96,10 @@ class KeyIndexer:
 class OffsetMap:
     """Maps the hash of a key to that of its records which outranks the others put: by default the last.
 
-    One flat array of 24-byte slots, or 32 with versions; open addressing. Keys are identified by a
-    128-bit hash under a secret key, so that clients cannot craft two keys that delete each other. Memory
-    is committed as slots are touched, never more than `memory_bytes`, and released by `clear`. Owned by
-    one worker; not safe to share between threads while a kernel call uses it.
+    One flat array of 24-byte slots, or 32 with versions or counts; open addressing. Keys are identified
+    by a 128-bit hash under a secret key, so that clients cannot craft two keys that delete each other.
+    Memory is committed as slots are touched, never more than `memory_bytes`, and released by `clear`.
+    Owned by one worker; not safe to share between threads while a kernel call uses it.
     """
 
     def __init__(
@@ -109,10 +109,13 @@ class OffsetMap:
         load_factor: float = 0.9,
         *,
         has_versions: bool = False,
+        has_counts: bool = False,
     ) -> None:
         """
         Args:
             has_versions: whether records have versions.
+            has_counts: whether the map counts the records of each key; then `map_keys`, `count_keys`
+                and `mark_keys` need a history.
 
         Raises:
             ValueError: fewer than 16 slots fit in `memory_bytes`, `hash_key` is not 16 bytes long,
@@ -162,6 +165,10 @@ class OffsetMap:
         """
 
     @property
+    def left(self) -> int:
+        """The number of records that were counted and that marking has not met yet; 0 without counts."""
+
+    @property
     def tally(self) -> MapTally:
         """The number and sum of the current offsets of all keys, as counted by the puts."""
 
@@ -184,6 +191,7 @@ def map_keys(
     start_offset: int,
     end_offset: int,
     transactions: Transactions | None = None,
+    history: History | None = None,
 ) -> MapStep:
     """Put those entries of a block into the map that are in [start_offset, end_offset) and in its part.
 
@@ -191,9 +199,54 @@ def map_keys(
         block: a block of the sidecar of the segment at `base_offset`.
         end_offset: a batch ends or begins there.
         transactions: the outcomes of the section's transactions; aborted records are skipped.
+        history: which older values stay; the map counts the entries, and its cells get them.
 
     Raises:
         KeysDiffer: see the module.
+        ValueError: a map that counts has no history, or the reverse, or the block no timestamps.
+    """
+
+class History:
+    """Which older values of a key stay, in a form that the kernel reads: see `cleaner/rules/history.py`.
+
+    For one pass. Owned like the map that counts for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        versions: int,
+        levels: Sequence[tuple[int, int, bool]] = (),
+        now_ms: int,
+        cells: OffsetMap | None = None,
+    ) -> None:
+        """
+        Args:
+            levels: see `levels_of`.
+            now_ms: the time by which values are thinned.
+            cells: gets the last record of each cell; given with levels, and only then.
+
+        Raises:
+            ValueError: these do not go together.
+        """
+
+    @property
+    def cells(self) -> OffsetMap | None:
+        """The map of cells. Clear it along with the map of keys."""
+
+    @property
+    def due_ms(self) -> int:
+        """When the first of the older values that marking has kept may have to go: see `due_ms_of`."""
+
+def count_keys(
+    block: Buffer, offset_map: OffsetMap, history: History, *, base_offset: int, end_offset: int
+) -> bool:
+    """Count those entries of a block below `end_offset` whose keys the map has, and put them into cells.
+
+    Returns whether the cells fit.
+
+    Raises:
+        KeysDiffer, ValueError: as `map_keys`.
     """
 
 def raise_keys(
@@ -219,6 +272,7 @@ def mark_keys(
     transactions: Transactions | None = None,
     winners: Buffer | None = None,
     log_start_offset: int = 0,
+    history: History | None = None,
 ) -> MarkStep:
     """Set a bit for each record of a block if the map has one of its key that outranks it.
 
@@ -231,6 +285,7 @@ def mark_keys(
         end_offset: where the map ends; a batch ends or begins there.
         winners: like `marks`, of the same size: gets a bit for each record that is the map's.
         log_start_offset: records below it neither win nor lose.
+        history: as for `map_keys`; then mark each entry that was counted once, in offset order.
 
     Raises:
         KeysDiffer: see the module.

@@ -42,6 +42,10 @@ from cleaner.kernel.offset_slots cimport (
     KP_BELOW,
     KP_PUT_FULL,
     KP_SAME,
+    kp_count,
+    kp_counted_add,
+    kp_counted_put,
+    kp_counted_take,
     kp_offset_slots,
     kp_rank,
     kp_ranked_compare,
@@ -53,6 +57,7 @@ from cleaner.kernel.offset_slots cimport (
     kp_slots_get,
     kp_slots_holds,
     kp_slots_map,
+    kp_slots_offset,
     kp_slots_prefetch,
     kp_slots_put,
     kp_slots_spill,
@@ -170,6 +175,8 @@ include "transactions.pxi"
 include "producers.pxi"
 include "versions.pxi"
 include "index.pxi"
+include "entry_scan.pxi"
+include "history.pxi"
 include "mark.pxi"
 include "kept.pxi"
 include "survey.pxi"

@@ -120,7 +120,7 @@ cdef class LiveRecords(RecordReader):
             raise ValueError(f"a hash key has 16 bytes, not {len(hash_key)}")
         self._slots.slots = NULL
         self._slots.slot_count = home_count + KP_SPILL_MAX
-        if kp_slots_map(&self._slots, False) != 0:
+        if kp_slots_map(&self._slots, False, False) != 0:
             raise MemoryError(f"cannot map memory for {keys_max} keys")
         if kp_slots_clear(&self._slots, home_count, 0, 1) != 0:
             raise MemoryError(f"cannot map memory for {keys_max} keys")

@@ -1,72 +1,5 @@
 # Puts the entries of key blocks into the offset map, and marks superseded entries by the map; a part of
 # kernel.pyx.
-#
-# Both prefetch slots and read them up to WINDOW entries later, when they have arrived from memory.
-
-
-cdef struct EntryScan:
-    # An iteration over the entries of one block, with the special row that an entry may belong to.
-    KeyBlock block
-    int64_t base_offset
-    int64_t start_offset
-    int64_t end_offset
-    bint knows_aborted
-    int64_t next_row
-    SpecialRow row
-    bint row_is_aborted
-
-
-cdef struct Prefetched:
-    # Entries whose slots were prefetched.
-    kp_sip_hash[WINDOW] hashes
-    int64_t[WINDOW] offsets
-    int64_t[WINDOW] ordinals
-    uint32_t count
-
-
-cdef int begin_scan(
-    EntryScan *scan,
-    const unsigned char[::1] block,
-    Transactions transactions,
-    int64_t base_offset,
-    int64_t start_offset,
-    int64_t end_offset,
-) except -1:
-    memset(scan, 0, sizeof(EntryScan))
-    read_key_block(block, &scan.block)
-    scan.base_offset = base_offset
-    scan.start_offset = start_offset
-    scan.end_offset = end_offset
-    scan.knows_aborted = transactions is not None and transactions.range_count > 0
-    scan.row.last_offset = -1
-    return 0
-
-
-cdef bint is_aborted_entry(
-    EntryScan *scan, Transactions transactions, int64_t offset
-) noexcept nogil:
-    """Returns whether the entry's batch is aborted data. Call it with offsets that do not decrease."""
-    while scan.row.last_offset < offset and scan.next_row < scan.block.row_count:
-        read_special_row(&scan.block, scan.next_row, scan.base_offset, &scan.row)
-        scan.row_is_aborted = is_transactional_data(&scan.row) and transactions.is_aborted(
-            scan.row.producer_id, scan.row.first_offset
-        )
-        scan.next_row += 1
-    return scan.row_is_aborted and scan.row.first_offset <= offset <= scan.row.last_offset
-
-
-cdef inline void prefetch_slot(
-    Prefetched *prefetched,
-    const kp_offset_slots *slots,
-    kp_sip_hash hashed,
-    int64_t offset,
-    int64_t ordinal,
-) noexcept nogil:
-    kp_slots_prefetch(slots, hashed)
-    prefetched.hashes[prefetched.count] = hashed
-    prefetched.offsets[prefetched.count] = offset
-    prefetched.ordinals[prefetched.count] = ordinal
-    prefetched.count += 1
 
 
 # ----------------------------------------------------------------------------------- mapping
@@ -108,15 +41,22 @@ cdef bint put_ranked(
 
 
 cdef inline bint put_window(
-    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched
+    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched, History history
 ) noexcept nogil:
+    if offset_map.slots.counts != NULL:
+        return put_counted(offset_map, prefetched, scan, history)
     if offset_map.slots.versions == NULL:
         return put_prefetched(offset_map, prefetched)
     return put_ranked(offset_map, prefetched, &scan.block)
 
 
 cdef bint map_entries(
-    EntryScan *scan, OffsetMap offset_map, Transactions transactions, int64_t *seen, int64_t *put
+    EntryScan *scan,
+    OffsetMap offset_map,
+    Transactions transactions,
+    History history,
+    int64_t *seen,
+    int64_t *put,
 ) noexcept nogil:
     """Put the block's entries into the map. Returns false if the map is full."""
     cdef Prefetched prefetched
@@ -138,9 +78,9 @@ cdef bint map_entries(
             continue
         put[0] += 1
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
-        if prefetched.count == WINDOW and not put_window(scan, offset_map, &prefetched):
+        if prefetched.count == WINDOW and not put_window(scan, offset_map, &prefetched, history):
             return False
-    return put_window(scan, offset_map, &prefetched)
+    return put_window(scan, offset_map, &prefetched, history)
 
 
 def map_keys(
@@ -151,14 +91,16 @@ def map_keys(
     int64_t start_offset,
     int64_t end_offset,
     Transactions transactions=None,
+    History history=None,
 ):
     cdef EntryScan scan
     cdef int64_t seen = 0
     cdef int64_t put = 0
     cdef bint fits
     begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
+    check_history(&scan.block, offset_map, history)
     with nogil:
-        fits = map_entries(&scan, offset_map, transactions, &seen, &put)
+        fits = map_entries(&scan, offset_map, transactions, history, &seen, &put)
     return MapStep(entries=seen, put=put, is_full=not fits)
 
 
@@ -228,6 +170,8 @@ cdef struct Marking:
     int64_t outranked
     int64_t outranked_offset
     int64_t outranked_by
+    # The last records of cells that were met.
+    kp_tally met_cells
 
 
 cdef void mark_prefetched(
@@ -284,6 +228,56 @@ cdef void mark_ranked(
     prefetched.count = 0
 
 
+cdef void mark_counted(
+    OffsetMap offset_map,
+    Prefetched *prefetched,
+    Marking *marking,
+    const EntryScan *scan,
+    History history,
+) noexcept nogil:
+    """Like `mark_prefetched`, where older values may stay."""
+    cdef kp_offset_slots *slots = &offset_map.slots
+    cdef int64_t latest
+    cdef int64_t offset
+    cdef int64_t number
+    cdef size_t at
+    cdef uint32_t left
+    cdef uint32_t later_tombstones = 0
+    cdef bint is_last_of_cell
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        offset = prefetched.offsets[i]
+        number = prefetched.ordinals[i] - marking.first_entry
+        at = kp_slots_find(slots, prefetched.hashes[i])
+        if not kp_slots_holds(slots, at, prefetched.hashes[i]):
+            marking.unknown += offset >= marking.start_offset
+            continue
+        latest = kp_slots_offset(slots, at)
+        left = kp_counted_take(slots, at, is_tombstone_at(scan, number), &later_tombstones)
+        if left == 0 or offset > latest:
+            marking.unknown += 1
+            continue
+        is_last_of_cell = history.level_count and history.is_last_of_cell(
+            prefetched.hashes[i],
+            version_at(&scan.block, number),
+            offset,
+            &marking.met_cells,
+            &marking.unknown,
+        )
+        if offset == latest:
+            marking.met.count += 1
+            marking.met.sum += <uint64_t>latest
+            if slots.counts[at].has_older and history.level_count:
+                history.note_rest(version_at(&scan.block, number))
+        elif later_tombstones > 0 or (left > history.versions and not is_last_of_cell):
+            set_bit(marking.marks, prefetched.ordinals[i])
+            marking.superseded += 1
+        else:
+            slots.counts[at].has_older = True
+            history.note_due(version_at(&scan.block, number))
+    prefetched.count = 0
+
+
 cdef inline void set_bit(uint8_t *bits, int64_t number) noexcept nogil:
     bits[number >> 3] |= 1 << (number & 7)
 
@@ -300,6 +294,7 @@ cdef void mark_entries(
     OffsetMap offset_map,
     Transactions transactions,
     Marking *marking,
+    History history,
 ) noexcept nogil:
     cdef Prefetched prefetched
     cdef int64_t first_entry = marking.first_entry
@@ -322,14 +317,20 @@ cdef void mark_entries(
             continue
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
         if prefetched.count == WINDOW:
-            mark_window(scan, offset_map, &prefetched, marking)
-    mark_window(scan, offset_map, &prefetched, marking)
+            mark_window(scan, offset_map, &prefetched, marking, history)
+    mark_window(scan, offset_map, &prefetched, marking, history)
 
 
 cdef inline void mark_window(
-    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched, Marking *marking
+    const EntryScan *scan,
+    OffsetMap offset_map,
+    Prefetched *prefetched,
+    Marking *marking,
+    History history,
 ) noexcept nogil:
-    if offset_map.slots.versions == NULL:
+    if offset_map.slots.counts != NULL:
+        mark_counted(offset_map, prefetched, marking, scan, history)
+    elif offset_map.slots.versions == NULL:
         mark_prefetched(&offset_map.slots, prefetched, marking)
     else:
         mark_ranked(&offset_map.slots, prefetched, marking, &scan.block)
@@ -347,12 +348,14 @@ def mark_keys(
     Transactions transactions=None,
     winners=None,
     int64_t log_start_offset=0,
+    History history=None,
 ):
     cdef unsigned char[::1] bits = marks
     cdef unsigned char[::1] winner_bits
     cdef EntryScan scan
     cdef Marking marking
     begin_scan(&scan, block, transactions, base_offset, log_start_offset, end_offset)
+    check_history(&scan.block, offset_map, history)
     if not marks_reach(bits.shape[0], first_entry, scan.block.entry_count):
         raise ValueError(f"{bits.shape[0]} bytes of marks are too few for the block's entries")
     memset(&marking, 0, sizeof(Marking))
@@ -365,7 +368,7 @@ def mark_keys(
             raise ValueError("the bits of marks and of winners differ in number")
         marking.winners = &winner_bits[0] if winner_bits.shape[0] > 0 else NULL
     with nogil:
-        mark_entries(&scan, offset_map, transactions, &marking)
+        mark_entries(&scan, offset_map, transactions, &marking, history)
     return MarkStep(
         superseded=marking.superseded,
         met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),
@@ -376,6 +379,7 @@ def mark_keys(
             if marking.outranked
             else None
         ),
+        met_cells=MapTally(count=marking.met_cells.count, offset_sum=marking.met_cells.sum),
     )
 
 

@@ -29,6 +29,15 @@ cdef inline const uint8_t *bytes_of(const unsigned char[::1] view) noexcept nogi
     return &view[0] if view.shape[0] > 0 else NULL
 
 
+cdef size_t slot_extra_bytes(bint has_versions, bint has_counts) noexcept:
+    cdef size_t size = 0
+    if has_versions:
+        size += sizeof(int64_t)
+    if has_counts:
+        size += sizeof(kp_count)
+    return size
+
+
 @final
 cdef class OffsetMap:
     # Constant after construction
@@ -46,10 +55,12 @@ cdef class OffsetMap:
         double load_factor=0.9,
         *,
         bint has_versions=False,
+        bint has_counts=False,
     ):
-        cdef size_t slot_bytes = sizeof(kp_slot) + (sizeof(int64_t) if has_versions else 0)
+        cdef size_t slot_bytes = sizeof(kp_slot) + slot_extra_bytes(has_versions, has_counts)
         self.slots.slots = NULL
         self.slots.versions = NULL
+        self.slots.counts = NULL
         if not 0.0 < load_factor <= 0.95:
             raise ValueError(f"load factor {load_factor} is not in (0, 0.95]")
         if memory_bytes < 16 * slot_bytes:
@@ -58,7 +69,7 @@ cdef class OffsetMap:
         self.load_factor = load_factor
         self.slots.slot_count = memory_bytes // slot_bytes
         self.home_count_max = self.slots.slot_count - kp_slots_spill(self.slots.slot_count)
-        if kp_slots_map(&self.slots, has_versions) != 0:
+        if kp_slots_map(&self.slots, has_versions, has_counts) != 0:
             raise MemoryError(f"cannot map {memory_bytes} bytes for an offset map")
         self.clear()
 
@@ -79,8 +90,10 @@ cdef class OffsetMap:
 
     @property
     def memory_bytes(self):
-        cdef size_t version_bytes = sizeof(int64_t) if self.slots.versions != NULL else 0
-        return self.slots.slot_count * (sizeof(kp_slot) + version_bytes)
+        cdef size_t extra_bytes = slot_extra_bytes(
+            self.slots.versions != NULL, self.slots.counts != NULL
+        )
+        return self.slots.slot_count * (sizeof(kp_slot) + extra_bytes)
 
     @property
     def capacity(self):
@@ -107,6 +120,10 @@ cdef class OffsetMap:
             version=0 if self.slots.versions == NULL else self.slots.versions[at],
             offset=kp_slots_get(&self.slots, hashed),
         )
+
+    @property
+    def left(self):
+        return self.slots.left
 
     @property
     def tally(self):
@@ -145,6 +162,8 @@ cdef class OffsetMap:
             raise OverflowError("the offset map has no slot left")
 
     cdef int put_hash(self, kp_sip_hash hashed, int64_t offset, int64_t version) noexcept nogil:
+        if self.slots.counts != NULL:
+            return kp_counted_put(&self.slots, hashed, offset, False)
         if self.slots.versions == NULL:
             return kp_slots_put(&self.slots, hashed, offset)
         return kp_ranked_put(&self.slots, hashed, offset, version)

@@ -6,6 +6,9 @@
  * an int64. A record outranks another of its key if its version is higher or, with the same version, its
  * offset is; without versions the offset decides (cleaner/rules/latest.py).
  *
+ * If the topic keeps a history, the second array counts the records of each used slot's key instead
+ * (cleaner/rules/history.py): those that were put, less those that the marking has taken.
+ *
  * The map holds one of `parts` equal parts of the hash space: the hashes with
  * floor(low / 2^64 * parts) == part. The fraction after the point, scaled to [0, home_count), is a
  * hash's home slot, so home slots rise with hashes, and each run of slots is sorted by hash. A search
@@ -36,15 +39,28 @@ typedef struct {
     uint64_t next_offset; /* offset + 1; 0 marks an empty slot, as fresh pages are zero */
 } kp_slot;
 
+/* Records of a key, those of them that are tombstones, and whether the marking has met one that stays
+ * beside the last. Counts that would overflow stay, so that the marking finds more records than were
+ * counted and fails. */
+typedef struct {
+    uint32_t records;
+    uint32_t tombstones : 31;
+    uint32_t has_older : 1;
+} kp_count;
+
+#define KP_COUNT_MAX 0x7FFFFFFFu
+
 typedef struct {
     kp_slot *slots;
     int64_t *versions; /* of the used slots; NULL if records have no versions */
+    kp_count *counts;  /* of the used slots; NULL if the topic keeps no history */
     size_t slot_count; /* all slots; home_count + spill <= slot_count */
     size_t home_count; /* home slots of hashes; changes only while the map is empty */
     uint64_t part, parts; /* which hashes belong to the map; changes only while it is empty */
     size_t size;       /* slots taken */
     uint64_t offset_sum; /* of all offsets held, modulo 2^64; updated by each put, and
                           * compared with the slots by the verification */
+    uint64_t left;       /* the sum of all counted records */
 } kp_offset_slots;
 
 enum { KP_PUT_FULL = -1, KP_PUT_KNOWN = 0, KP_PUT_NEW = 1 };
@@ -67,7 +83,7 @@ static inline void *kp_fresh_pages(void *at, size_t bytes) {
 }
 
 /* Map zeroed pages; if the map has pages already, replace them at the same addresses. */
-static inline int kp_slots_map(kp_offset_slots *map, int has_versions) {
+static inline int kp_slots_map(kp_offset_slots *map, int has_versions, int has_counts) {
     void *memory = kp_fresh_pages(map->slots, map->slot_count * sizeof(kp_slot));
     if (memory == MAP_FAILED) return -1;
     map->slots = memory;
@@ -76,15 +92,22 @@ static inline int kp_slots_map(kp_offset_slots *map, int has_versions) {
         if (memory == MAP_FAILED) return -1;
         map->versions = memory;
     }
+    if (has_counts) {
+        memory = kp_fresh_pages(map->counts, map->slot_count * sizeof(kp_count));
+        if (memory == MAP_FAILED) return -1;
+        map->counts = memory;
+    }
     map->size = 0;
     map->offset_sum = 0;
+    map->left = 0;
     return 0;
 }
 
 /* Release all pages, and spread the hashes of one part over `home_count` slots from now on. */
 static inline int kp_slots_clear(
     kp_offset_slots *map, size_t home_count, uint64_t part, uint64_t parts) {
-    if (map->size != 0 && kp_slots_map(map, map->versions != NULL) != 0) return -1;
+    if (map->size != 0 && kp_slots_map(map, map->versions != NULL, map->counts != NULL) != 0)
+        return -1;
     map->home_count = home_count;
     map->part = part;
     map->parts = parts;
@@ -101,8 +124,10 @@ static inline int kp_slots_clear(
 static inline void kp_slots_unmap(kp_offset_slots *map) {
     if (map->slots) munmap(map->slots, map->slot_count * sizeof(kp_slot));
     if (map->versions) munmap(map->versions, map->slot_count * sizeof(int64_t));
+    if (map->counts) munmap(map->counts, map->slot_count * sizeof(kp_count));
     map->slots = NULL;
     map->versions = NULL;
+    map->counts = NULL;
 }
 
 /* Returns whether the hash is in the map's part. */
@@ -136,6 +161,11 @@ static inline size_t kp_slots_find(const kp_offset_slots *map, kp_sip_hash hash)
 static inline int kp_slots_holds(const kp_offset_slots *map, size_t at, kp_sip_hash hash) {
     return at < map->slot_count && map->slots[at].next_offset != 0 &&
            map->slots[at].low == hash.low && map->slots[at].high == hash.high;
+}
+
+/* Returns the offset that a used slot holds. */
+static inline int64_t kp_slots_offset(const kp_offset_slots *map, size_t at) {
+    return (int64_t)map->slots[at].next_offset - 1;
 }
 
 /* Returns the offset of the record of the hash that outranks the others put, or -1. */
@@ -207,6 +237,56 @@ static inline int kp_ranked_put(
     memmove(map->versions + at + 1, map->versions + at, (hole - at) * sizeof(int64_t));
     map->versions[at] = version;
     return KP_PUT_NEW;
+}
+
+static inline void kp_count_up(kp_offset_slots *map, size_t at, int is_tombstone) {
+    kp_count *count = &map->counts[at];
+    if (count->records == KP_COUNT_MAX) return;
+    count->records++;
+    count->tombstones += is_tombstone != 0;
+    map->left++;
+}
+
+/* Count the record if the map has its key. For maps with counts. */
+static inline void kp_counted_add(kp_offset_slots *map, kp_sip_hash hash, int is_tombstone) {
+    size_t at = kp_slots_find(map, hash);
+    if (kp_slots_holds(map, at, hash)) kp_count_up(map, at, is_tombstone);
+}
+
+/* Like kp_slots_put, and count the record. For maps with counts. */
+static inline int kp_counted_put(
+    kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int is_tombstone) {
+    size_t at = kp_slots_find(map, hash), hole;
+    uint64_t next_offset = (uint64_t)offset + 1;
+    int outcome = KP_PUT_KNOWN;
+    if (!kp_slots_holds(map, at, hash)) {
+        hole = kp_slots_insert(map, at, hash, next_offset);
+        if (hole >= map->slot_count) return KP_PUT_FULL;
+        memmove(map->counts + at + 1, map->counts + at, (hole - at) * sizeof(kp_count));
+        map->counts[at] = (kp_count){0, 0, 0};
+        outcome = KP_PUT_NEW;
+    } else if (map->slots[at].next_offset < next_offset) {
+        map->offset_sum += next_offset - map->slots[at].next_offset;
+        map->slots[at].next_offset = next_offset;
+    }
+    kp_count_up(map, at, is_tombstone);
+    return outcome;
+}
+
+/* Take a record from its key's count; records are taken in the order of offsets. Returns how many were
+ * left before, this one included; 0: the count has no such record. *later_tombstones: among those after
+ * it. */
+static inline uint32_t kp_counted_take(
+    kp_offset_slots *map, size_t at, int is_tombstone, uint32_t *later_tombstones) {
+    kp_count *count = &map->counts[at];
+    uint32_t left = count->records;
+    is_tombstone = is_tombstone != 0;
+    if (left == 0 || count->tombstones < (uint32_t)is_tombstone) return 0;
+    count->records--;
+    count->tombstones -= is_tombstone;
+    map->left--;
+    *later_tombstones = count->tombstones;
+    return left;
 }
 
 /* A number of offsets, and their sum modulo 2^64. */

@@ -1,6 +1,6 @@
 """Declarations of `offset_slots.h` for compiled modules; see there for the meaning of each name."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from cleaner.kernel.siphash cimport kp_sip_hash
 
@@ -8,15 +8,21 @@ from cleaner.kernel.siphash cimport kp_sip_hash
 cdef extern from "offset_slots.h" nogil:
     ctypedef struct kp_slot:
         pass
+    ctypedef struct kp_count:
+        uint32_t records
+        uint32_t tombstones
+        uint32_t has_older
     ctypedef struct kp_offset_slots:
         kp_slot *slots
         int64_t *versions
+        kp_count *counts
         size_t slot_count
         size_t home_count
         uint64_t part
         uint64_t parts
         size_t size
         uint64_t offset_sum
+        uint64_t left
     ctypedef struct kp_tally:
         uint64_t count
         uint64_t sum
@@ -29,7 +35,7 @@ cdef extern from "offset_slots.h" nogil:
         KP_PUT_FULL
         KP_SPILL_MAX
     size_t kp_slots_spill(size_t slot_count)
-    int kp_slots_map(kp_offset_slots *slots, int has_versions)
+    int kp_slots_map(kp_offset_slots *slots, int has_versions, int has_counts)
     int kp_slots_clear(
         kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
     )
@@ -38,6 +44,7 @@ cdef extern from "offset_slots.h" nogil:
     void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
     size_t kp_slots_find(const kp_offset_slots *slots, kp_sip_hash hash)
     int kp_slots_holds(const kp_offset_slots *slots, size_t at, kp_sip_hash hash)
+    int64_t kp_slots_offset(const kp_offset_slots *slots, size_t at)
     int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
     int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
     kp_rank kp_ranked_compare(
@@ -49,6 +56,13 @@ cdef extern from "offset_slots.h" nogil:
     )
     int kp_ranked_raise(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
     int kp_ranked_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
+    void kp_counted_add(kp_offset_slots *slots, kp_sip_hash hash, int is_tombstone)
+    int kp_counted_put(
+        kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int is_tombstone
+    )
+    uint32_t kp_counted_take(
+        kp_offset_slots *slots, size_t at, int is_tombstone, uint32_t *later_tombstones
+    )
     void kp_slots_tally(
         const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
     )

@@ -18,11 +18,11 @@ cdef class Versions:
     cdef const uint8_t *name
     cdef int32_t name_size
 
-    def __cinit__(self, strategy not None):
+    def __cinit__(self, ranking not None, str header not None):
         self.ranking = {
             Ranking.OFFSET: BY_OFFSET, Ranking.TIMESTAMP: BY_TIMESTAMP, Ranking.HEADER: BY_HEADER
-        }[strategy.ranking]
-        self.header = strategy.header.encode()
+        }[ranking]
+        self.header = header.encode()
         self.name = <const uint8_t *><const char *>self.header
         self.name_size = <int32_t>len(self.header)
 

@@ -15,6 +15,9 @@ MAP_ENTRY_BYTES = 24
 VERSION_BYTES = 8
 """What a slot takes in addition where records have versions."""
 
+COUNT_BYTES = 8
+"""What a slot takes in addition where older values may stay."""
+
 MAP_SLOTS_MIN = 16
 MAP_BYTES_MIN = MAP_SLOTS_MIN * MAP_ENTRY_BYTES
 """The minimum size of an offset map."""

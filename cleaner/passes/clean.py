@@ -26,21 +26,17 @@ from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.progress import PassProgress, Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import MarkLeft
+from cleaner.passes.dirty_section import DirtySection, dirty_section, scan_bytes
 from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
-from cleaner.passes.mark import (
-    DirtySection,
-    KeyParts,
-    dirty_section,
-    map_beside_marks,
-    mark_window,
-    scan_bytes,
-    windows,
-)
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.mark import mark_window
+from cleaner.passes.memory import history_beside, map_beside_marks, windows
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan, at_horizon_clock
 from cleaner.rules.report import PassReport
 from storage.files.errors import DamagedSidecar
+from storage.formats.config_property import LONG_MAX
 
 
 def clean(
@@ -84,13 +80,16 @@ def _execute(
     log_start_offset = log.log_start_offset
     indexed = index.index_segments(plan.segments_from(log_start_offset))
     meter.progress.enter(Phase.MARK)
-    strategy = plan.view.config.strategy
+    config = plan.view.config
     section = dirty_section(
         indexed,
         start_offset=plan.start_offset,
         end_offset=plan.end_offset,
-        strategy=strategy,
+        strategy=config.strategy,
         log_start_offset=log_start_offset,
+        sweeps=plan.sweeps,
+        history=config.history,
+        now_ms=plan.now_ms,
     )
     plan = at_horizon_clock(plan, section.end_offset)
     segments = [each for each in indexed if each.row.base_offset < section.end_offset]
@@ -99,15 +98,19 @@ def _execute(
     rewriting = Rewriting(
         log, plan, section, settings, sees_whole_log=sees_whole_log, verifier=verifier, meter=meter
     )
-    spans = windows([each.totals.entries for each in segments], settings.marks_bytes, strategy)
-    offset_map = map_beside_marks(plan.view.hash_key, segments, spans, settings, strategy)
-    parts = KeyParts(section, offset_map)
+    spans = windows(
+        [each.totals.entries for each in segments], settings.marks_bytes, config.strategy
+    )
+    parts = _parts(section, segments, spans, plan.view.hash_key, settings)
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
-    if not rewriting.has_committed and rewriting.clean_offset > plan.view.clean_offset:
+    moves = rewriting.clean_offset > plan.view.clean_offset
+    has_history = rewriting.has_history_after(is_last=True)
+    if not rewriting.has_committed and (moves or has_history < plan.view.has_history):
         log.commit_clean_offset(
             rewriting.clean_offset,
             generation=plan.view.generation,
             is_finished=not rewriting.is_tail_lost,
+            has_history=has_history,
         )
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
@@ -117,6 +120,20 @@ def _execute(
         is_verified=settings.verify,
         verify_seconds=verifier.seconds,
     )
+
+
+def _parts(
+    section: DirtySection,
+    segments: Sequence[IndexedSegment],
+    spans: Sequence[slice],
+    hash_key: bytes,
+    settings: CleanerSettings,
+) -> KeyParts:
+    """Returns the section's keys in parts that fit in the memory beside the marks."""
+    offset_map = map_beside_marks(
+        hash_key, segments, spans, settings, section.strategy, section.history
+    )
+    return KeyParts(section, offset_map, history_beside(offset_map, hash_key, section, settings))
 
 
 def _rewrite_all(
@@ -184,6 +201,9 @@ def _report(
         hold_offset=plan.hold.offset,
         held_by=plan.hold.by,
         strategy=str(plan.view.config.strategy),
+        history=str(plan.view.config.history),
+        history_due_ms=LONG_MAX if parts.history is None else parts.history.due_ms,
+        sweeps=plan.sweeps,
         horizon_clock_ms=plan.now_ms,
         is_tail_lost=rewriting.is_tail_lost,
         outranked=rewriting.tally["outranked"],

@@ -16,8 +16,9 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import Cost, WorkLeft
+from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import IndexedSegment
-from cleaner.passes.mark import DirtySection, Marked
+from cleaner.passes.mark import Marked
 from cleaner.passes.recopy import Recopy
 from cleaner.passes.verify_pass import PassVerifier, VerificationFailed
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
@@ -230,7 +231,11 @@ class Rewriting:
             return
         try:
             self._log.swap(
-                sources, cleaned, generation=self._plan.view.generation, clean_offset=clean_offset
+                sources,
+                cleaned,
+                generation=self._plan.view.generation,
+                clean_offset=clean_offset,
+                has_history=self.has_history_after(is_last=clean_offset is not None),
             )
         except SwapRefused:
             # Only after SwapRefused is it certain that no manifest lists them; otherwise recovery
@@ -238,6 +243,16 @@ class Rewriting:
             recopy.discard()
             raise
         self.has_committed = clean_offset is not None
+
+    def has_history_after(self, *, is_last: bool) -> bool:
+        """Returns whether keys may have older values below the clean offset after a commit.
+
+        Args:
+            is_last: whether it is the pass's last one: it ends a history that no setting keeps, unless a
+                record that has lost stays there.
+        """
+        plan, ends = self._plan, is_last and not self.is_tail_lost
+        return plan.leaves_history or (plan.view.has_history and not ends)
 
 
 def work_of(plan: CleaningPlan, row: SegmentRow, findings: Findings) -> Work:

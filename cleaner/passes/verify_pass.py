@@ -2,6 +2,8 @@
 
     the map      its slots hold what was put into it; every offset that it holds in a window occurs as
                  an entry of a sidecar; no entry has a key that the map should have and lacks
+    the history  each record that was counted for its key was met once; the last record of each cell
+                 occurs as an entry
     the account  the records read are those kept plus those dropped, by verdict; those dropped as
                  superseded are those that were marked
     the hold     no tombstone or marker was dropped at or above the plan's hold
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cleaner.kernel.kernel import OffsetMap
+from cleaner.kernel.kernel import History, OffsetMap
 from cleaner.kernel.verify_output import OutputReader
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
@@ -75,6 +77,28 @@ class PassVerifier:
             check_part(offset_map, window, steps)
             self.seconds += self._monotonic() - started
 
+    def check_history(
+        self,
+        offset_map: OffsetMap,
+        history: History,
+        window: Sequence[SegmentRow],
+        steps: Sequence[MarkStep],
+        *,
+        is_last: bool,
+    ) -> None:
+        """Compare the counts and cells of a part with the entries of a window.
+
+        Args:
+            is_last: whether no records of the section come after the window.
+
+        Raises:
+            VerificationFailed: they differ.
+        """
+        if self._settings.verify:
+            started = self._monotonic()
+            check_history(offset_map, history, window, steps, is_last=is_last)
+            self.seconds += self._monotonic() - started
+
     def check_group(
         self,
         account: GroupAccount,
@@ -126,6 +150,34 @@ def check_part(
     _expect(
         met == tallies[1],
         f"{name}: the offset map holds {tallies[1]}, but {met} were found as records",
+    )
+
+
+def check_history(
+    offset_map: OffsetMap,
+    history: History,
+    window: Sequence[SegmentRow],
+    steps: Sequence[MarkStep],
+    *,
+    is_last: bool,
+) -> None:
+    """Check that each record that was counted was met once, and the last one of each cell.
+
+    Raises:
+        VerificationFailed: one was missed.
+    """
+    name = offsets_text(window)
+    left = offset_map.left if is_last else 0
+    _expect(left == 0, f"{name}: {count_text(left, 'record')} counted and not found")
+    if history.cells is None:
+        return
+    tallies = history.cells.tally_slots([window[0].base_offset, window[-1].end_offset])
+    held, put = _sum(tallies), history.cells.tally
+    _expect(held == put, f"the map of cells holds {held}, but {put} were put into it")
+    met = _sum(step.met_cells for step in steps)
+    _expect(
+        met == tallies[1],
+        f"{name}: the map of cells holds {tallies[1]}, but {met} were found as records",
     )
 
 

@@ -44,6 +44,7 @@ class LogSketch:
     sealed_rows: Sequence[Segment]
     active_row: Segment
     clean_offset: Offset
+    has_history: bool
     log_start_offset: Offset
     last_stable_offset: Offset
     high_watermark: Offset
@@ -241,6 +242,7 @@ def sketch(log: PartitionLog) -> LogSketch:
         sealed_rows=sealed,
         active_row=active,
         clean_offset=log.clean_offset,
+        has_history=log.has_history,
         log_start_offset=log.log_start_offset,
         last_stable_offset=stable_offset(log),
         high_watermark=log.high_watermark,

@@ -47,6 +47,8 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
+from storage.formats.compaction_history import THINNING, VERSIONS
+from storage.formats.compaction_strategy import STRATEGY
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -230,8 +232,13 @@ class CleanerPool:
         if log.config.strategy.has_versions:
             strategy = log.config.compaction_strategy
             raise ValueError(
-                f"{log.topic_partition} has compaction.strategy={strategy}:"
+                f"{log.topic_partition} has {STRATEGY}={strategy}:"
                 " only the broker's own cleaner compares versions"
+            )
+        if log.has_history or log.config.history.keeps_more:
+            raise ValueError(
+                f"{log.topic_partition} keeps older values ({VERSIONS}, {THINNING}) or did so:"
+                " only the broker's own cleaner judges them"
             )
         if (running := self._runner.running.get(log.topic_partition)) is not None:
             raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")

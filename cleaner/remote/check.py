@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from cleaner.kernel.kernel import KeyIndexer, OffsetMap, mark_keys, sum_kept
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.dirty_section import DirtySection, dirty_section
 from cleaner.passes.index import IndexedSegment, indexed_blocks
-from cleaner.passes.mark import DirtySection, KeyParts, dirty_section, map_beside_marks, marks_bytes
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.memory import map_beside_marks, marks_bytes
 from cleaner.passes.verify_pass import offsets_text
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.group import has_passed

@@ -38,8 +38,10 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
+from cleaner.passes.dirty_section import DirtySection, dirty_section
 from cleaner.passes.index import IndexedSegment, SegmentIndex
-from cleaner.passes.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.mark import Marked, mark_window
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from, group_bounds, work_of
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.remote.plan import BuiltSidecar, GroupResult, RemotePlan, RemoteResult

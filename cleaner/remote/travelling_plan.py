@@ -70,6 +70,7 @@ def cleaning_plan_from(plan: RemotePlan, fs: FileSystem, hash_key: bytes) -> Cle
         segments=tuple(sealed_segment(fs, directory, row) for row in plan.sealed_rows),
         generation=plan.generation,
         clean_offset=plan.clean_offset,
+        has_history=False,
         active_row=empty_row(plan.end_offset),
         log_start_offset=plan.log_start_offset,
         last_stable_offset=plan.end_offset,

@@ -11,6 +11,7 @@ from cleaner.rules.pick import NOTHING, Assessment, Reason, Remainder, uncovered
 from cleaner.rules.report import PassReport
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy
+from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
@@ -33,9 +34,10 @@ class CleanableLog(Protocol):
         *,
         generation: int,
         clean_offset: Offset | None,
+        has_history: bool | None,
     ) -> None: ...
     def commit_clean_offset(
-        self, clean_offset: Offset, *, generation: int, is_finished: bool
+        self, clean_offset: Offset, *, generation: int, is_finished: bool, has_history: bool
     ) -> None: ...
 
 
@@ -59,6 +61,16 @@ class CleaningPlan:
     """Which tombstones and markers stay even after their delete horizon."""
     must_cover: Offset = NOTHING
     """See `uncovered_since_ms`."""
+    sweeps: bool = False
+    """Whether the pass judges the older values of all keys, and not only of those with new records."""
+    history_due_ms: int = LONG_MAX
+    """When the older values that the pass does not judge may have to go; LONG_MAX: never."""
+
+    @property
+    def leaves_history(self) -> bool:
+        """Whether keys may have older values below the clean offset after the pass."""
+        keeps_more = self.view.config.history.keeps_more
+        return keeps_more or (self.view.has_history and not self.sweeps)
 
     @property
     def delete_horizon_ms(self) -> int:
@@ -102,6 +114,8 @@ def plan_pass(
         stamp_ms=stamp_ms,
         hold=assessment.hold,
         must_cover=assessment.must_cover,
+        sweeps=assessment.sweeps,
+        history_due_ms=assessment.history_due_ms,
     )
 
 
@@ -115,7 +129,16 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
         ),
         is_tail_lost=report.is_tail_lost,
         hold_offset=plan.hold.offset,
+        history=plan.view.config.history,
+        history_due_ms=_history_due_ms(plan, report),
     )
+
+
+def _history_due_ms(plan: CleaningPlan, report: PassReport) -> int:
+    """Returns when older values may have to go that the pass has left, judged by it or not."""
+    if plan.sweeps or not plan.view.has_history:
+        return report.history_due_ms
+    return min(plan.history_due_ms, report.history_due_ms)
 
 
 def _acted_on_ms(plan: CleaningPlan, report: PassReport) -> int:

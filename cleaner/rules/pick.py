@@ -15,7 +15,9 @@ The first dirty offset is where the last pass ended. The first uncleanable offse
 
 A log is eligible if
     the first append to a dirty segment was longer than max.compaction.lag.ms ago,
-    its dirty ratio exceeds min.cleanable.dirty.ratio, or
+    its dirty ratio exceeds min.cleanable.dirty.ratio,
+    older values of its keys have to go, by the clock or because the settings changed
+    (`sweeps`; docs/design/history.md), or
     a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes);
     segments that reach to or above the log's hold do not count, because a hold moves all the time. Where
     records have versions, a horizon counts once the bounds cover what was appended before it.
@@ -40,6 +42,7 @@ from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, Hold
 from protocol.wire.numbers import OFFSET_MAX, Offset
+from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
@@ -81,6 +84,8 @@ class LogState(Protocol):
     @property
     def clean_offset(self) -> Offset: ...
     @property
+    def has_history(self) -> bool: ...
+    @property
     def log_start_offset(self) -> Offset: ...
     @property
     def last_stable_offset(self) -> Offset: ...
@@ -101,6 +106,8 @@ class Reason(enum.Enum):
     """The dirty ratio is above min.cleanable.dirty.ratio."""
     TOMBSTONES_DUE = 3
     """A delete horizon has passed."""
+    HISTORY_DUE = 4
+    """Older values of keys may have to go: by the clock, or because the settings changed."""
 
 
 class Blocker(enum.Enum):
@@ -145,6 +152,10 @@ class Remainder:
     once something follows it."""
     hold_offset: Offset = OFFSET_MAX
     """The hold of the pass: in segments that reach above it, horizons that had passed may be left."""
+    history: CompactionHistory = LAST_VALUE
+    """The rule by which all older values below the clean offset were judged."""
+    history_due_ms: int = LONG_MAX
+    """When the next of them may have to go by the clock; LONG_MAX: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +181,10 @@ class Assessment:
     """Which tombstones and markers a pass must keep even after their delete horizon."""
     must_cover: Offset = NOTHING
     """See `uncovered_since_ms`."""
+    history_due_ms: int = LONG_MAX
+    """When older values of keys may have to go without new records; 0: at once. LONG_MAX: never."""
+    sweeps: bool = False
+    """Whether a pass must judge the older values of all keys, and not only of those with new records."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -223,6 +238,8 @@ def assess(
     if bounds.limited_by is Blocker.ACTIVE_SEGMENT and not config.is_mirror:
         roll_ms = min(roll_ms, _roll_for_tombstones_ms(log, config, waiting_ms))
     deadline_ms = _deadline_ms([*dirty, log.active_row], config)
+    history_due_ms = _history_due_ms(log, config, remainder, end_offset)
+    sweeps = history_due_ms <= horizon_now_ms and end_offset > log.log_start_offset
     verdict: Reason | Blocker
     if not config.is_compacted:
         verdict = Blocker.NOT_COMPACTED
@@ -232,11 +249,14 @@ def assess(
         verdict = Reason.DEADLINE
     elif _is_dirty(clean_bytes, cleanable_bytes, config):
         verdict = Reason.DIRTY
+    elif sweeps:
+        verdict = Reason.HISTORY_DUE
     elif horizon_ms <= horizon_now_ms:
         verdict = Reason.TOMBSTONES_DUE
     else:
         verdict = Blocker.RATIO if cleanable else bounds.limited_by
-    moments = (deadline_ms, horizon_ms + now_ms - horizon_now_ms, roll_ms, lag[2])
+    by_horizon_clock = min(horizon_ms, history_due_ms)
+    moments = (deadline_ms, by_horizon_clock + now_ms - horizon_now_ms, roll_ms, lag[2])
     return Assessment(
         bounds=bounds,
         clean_bytes=clean_bytes,
@@ -245,11 +265,30 @@ def assess(
         horizon_ms=horizon_ms,
         hold=hold,
         must_cover=must_cover,
+        history_due_ms=history_due_ms,
+        sweeps=sweeps,
         roll_ms=roll_ms,
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
         blocker=verdict if isinstance(verdict, Blocker) else None,
     )
+
+
+def _history_due_ms(
+    log: LogState, config: LogConfig, remainder: Remainder | None, end_offset: Offset
+) -> int:
+    """Returns when older values below the clean offset may have to go; 0: at once; LONG_MAX: never.
+
+    A process that has not judged them by the present rule yet does so at once.
+    """
+    if not log.has_history:
+        return LONG_MAX
+    if remainder is None or remainder.history != config.history:
+        return 0
+    if config.history.keeps_more:
+        return remainder.history_due_ms
+    # The last record below a pass's end stays though it has lost, until something follows it.
+    return LONG_MAX if end_offset == _settled_end(remainder) else 0
 
 
 def _settled_end(remainder: Remainder | None) -> Offset:

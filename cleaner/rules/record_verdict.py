@@ -4,8 +4,9 @@ This is the specification of the compiled rule, `cleaner/kernel/judge.pxi` and `
 `kernel.pyx`), and in the tests their oracle: simple, slow, pure.
 
 A record is kept while no other record of its key outranks it: by default, while no later one has its
-key. Where `compaction.strategy` gives records versions, the higher version wins (`latest.py`). Offsets
-are never reassigned.
+key. Where `compaction.strategy` gives records versions, the higher version wins (`latest.py`). Where
+`compaction.versions` or `compaction.thinning` is set, older ones stay, too (`history.py`). Offsets are
+never reassigned.
 
 Which logs a pass takes, and when it takes one for its tombstones alone, is decided by `pick.py`.
 
@@ -48,10 +49,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from cleaner.rules.history import PastRecord, stays_as_history
 from cleaner.rules.latest import Rank, version_of, wins
 from protocol.records.control_record import ControlType, read_control_type
 from protocol.records.record import Headers
 from protocol.wire.errors import InvalidRecord
+from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 INT64_MAX = 2**63 - 1
@@ -61,7 +64,7 @@ class Verdict(enum.Enum):
     """Why a record is kept or dropped; each value is a label of the cleaner's metrics."""
 
     KEPT_LATEST = "kept_latest"
-    """No other record of its key outranks it."""
+    """No other record of its key outranks it, or it stays as an older value."""
     KEPT_UNMAPPED = "kept_unmapped"
     """It lies beyond the map's end, so the map does not know whether it is superseded."""
     KEPT_TAIL = "kept_tail"
@@ -78,7 +81,7 @@ class Verdict(enum.Enum):
     """A tombstone whose delete horizon has passed, but which may outrank a dirty record of its key. It
     goes in a later pass. Only where records have versions."""
     DROPPED_SUPERSEDED = "dropped_superseded"
-    """Another record of its key outranks it."""
+    """Another record of its key outranks it, and it does not stay as an older value."""
     DROPPED_TOMBSTONE = "dropped_tombstone"
     """A tombstone whose batch's delete horizon has passed."""
     DROPPED_UNKEYED = "dropped_unkeyed"
@@ -109,6 +112,8 @@ class KeyOffsets(Protocol):
     @property
     def end_offset(self) -> int: ...
     def rank(self, key: bytes, /) -> Rank | None: ...
+    def later(self, key: bytes, offset: int, /) -> Sequence[PastRecord]:
+        """Returns the records of a key after an offset, if older values may stay."""
 
 
 class KeyedRecord(Protocol):
@@ -204,6 +209,8 @@ class PassBounds:
     """Tombstones and markers at and above this offset stay even after their delete horizon."""
     strategy: CompactionStrategy = BY_OFFSET
     """How the records of a key are ranked."""
+    history: CompactionHistory = LAST_VALUE
+    """Which older values stay."""
 
     @property
     def new_delete_horizon_ms(self) -> int:
@@ -236,6 +243,7 @@ def verdict_of(
     keeps_unkeyed: bool = False,
     hold_offset: int = INT64_MAX,
     has_versions: bool = False,
+    is_history: bool = False,
 ) -> Verdict:
     """Returns the verdict on one record. Pure.
 
@@ -246,6 +254,7 @@ def verdict_of(
             first cleaning sets it.
         hold_offset: see `PassBounds`.
         has_versions: whether records have versions.
+        is_history: whether the record stays as an older value if another one outranks it.
     """
     if offset >= offset_map.end_offset:
         # The map ends before this record, so it may miss later records of the key.
@@ -253,7 +262,7 @@ def verdict_of(
     if key is None:
         return Verdict.KEPT_UNKEYED if keeps_unkeyed else Verdict.DROPPED_UNKEYED
     latest, rank = offset_map.rank(key), Rank(version, offset)
-    if latest is not None and wins(latest, over=rank):
+    if latest is not None and wins(latest, over=rank) and not is_history:
         return Verdict.DROPPED_SUPERSEDED
     if not has_value and delete_horizon_ms is not None and now_ms >= delete_horizon_ms:
         if offset >= hold_offset:
@@ -369,13 +378,29 @@ def _verdict_of_record(
         keeps_unkeyed=bounds.keeps_unkeyed,
         hold_offset=bounds.hold_offset,
         has_versions=bounds.strategy.has_versions,
+        is_history=_is_history(header, record, offset_map, bounds),
     )
+
+
+def _is_history(
+    header: RecordBatch, record: KeyedRecord, offset_map: KeyOffsets, bounds: PassBounds
+) -> bool:
+    if record.key is None or not bounds.history.keeps_more:
+        return False
+    past = PastRecord(record.offset, timestamp_in(header, record), record.value is None)
+    later = offset_map.later(record.key, record.offset)
+    return stays_as_history(past, later, bounds.history, bounds.now_ms)
 
 
 def version_in(header: RecordBatch, record: KeyedRecord, strategy: CompactionStrategy) -> int:
     """Returns the version of a batch's record; 0 if the strategy gives none."""
-    timestamp = header.max_timestamp if header.is_log_append_time else record.timestamp
+    timestamp = timestamp_in(header, record)
     return version_of(strategy, timestamp=timestamp, headers=record.headers)
+
+
+def timestamp_in(header: RecordBatch, record: KeyedRecord) -> int:
+    """Returns the timestamp of a batch's record; with LogAppendTime that of the batch."""
+    return header.max_timestamp if header.is_log_append_time else record.timestamp
 
 
 def _verdict_of_control(

@@ -9,6 +9,8 @@ from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount, Outranked, VerdictCount
 from cleaner.rules.text import count_text, duration_text, size_text
 from protocol.wire.numbers import OFFSET_MAX
+from storage.formats.compaction_history import LAST_VALUE
+from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
 
 Counts = Mapping[Verdict, VerdictCount]
@@ -113,6 +115,12 @@ class PassReport:
     """Who holds them; empty: no one."""
     strategy: str = "offset"
     """How the records of a key were ranked."""
+    history: str = str(LAST_VALUE)
+    """Which values of a key stay."""
+    history_due_ms: int = LONG_MAX
+    """When older values that the pass has judged may have to go; LONG_MAX: never."""
+    sweeps: bool = False
+    """Whether the pass judged the older values of all keys."""
     horizon_clock_ms: int = OFFSET_MAX
     """The clock by which delete horizons had passed, if it was not that of the plan."""
     is_tail_lost: bool = False

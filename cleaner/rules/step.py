@@ -69,6 +69,20 @@ class Outranked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapTally:
+    """The number of some offset map entries, and the sum of their offsets modulo 2^64."""
+
+    count: int
+    offset_sum: int
+
+    def __str__(self) -> str:
+        return f"{count_text(self.count, 'entry', 'entries')} with offset sum {self.offset_sum}"
+
+
+NOTHING_COUNTED = MapTally(count=0, offset_sum=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkStep:
     """The result of `mark_keys` for one block."""
 
@@ -82,6 +96,8 @@ class MarkStep:
     """Marks of records after the one that outranks them."""
     first_outranked: Outranked | None = None
     """The first of these; None if there is none."""
+    met_cells: MapTally = NOTHING_COUNTED
+    """The cells whose last record was read (`cleaner/rules/history.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +173,6 @@ class VerdictCount:
 
     records: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapTally:
-    """The number of some offset map entries, and the sum of their offsets modulo 2^64."""
-
-    count: int
-    offset_sum: int
-
-    def __str__(self) -> str:
-        return f"{count_text(self.count, 'entry', 'entries')} with offset sum {self.offset_sum}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,13 @@ from protocol.messages.metadata import (
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from server.config.near_names import hint
-from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, strategy_from
+from storage.formats.compaction_strategy import (
+    BY_OFFSET,
+    STRATEGY,
+    STRATEGY_PROPERTIES,
+    CompactionStrategy,
+    strategy_from,
+)
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets: the log start offset, and the high watermark."""
@@ -180,8 +186,7 @@ async def strategy_of(client: BrokerClient, topic: str) -> CompactionStrategy:
     Raises:
         CommandFailed: this release does not know the topic's strategy.
     """
-    names = ["compaction.strategy", "compaction.strategy.header"]
-    (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], names)
+    (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], STRATEGY_PROPERTIES)
     if result.error_code:
         why = refusal(result.error_code, result.error_message)
         complain(
@@ -191,9 +196,7 @@ async def strategy_of(client: BrokerClient, topic: str) -> CompactionStrategy:
     try:
         return strategy_from({config.name: config.value or "" for config in result.configs})
     except ValueError as error:
-        raise CommandFailed(
-            EXIT_FAILED, f"{topic}: unknown compaction.strategy: {error}"
-        ) from error
+        raise CommandFailed(EXIT_FAILED, f"{topic}: unknown {STRATEGY}: {error}") from error
 
 
 def refusal(code: int, message: str | None) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from cleaner.rules.text import count_text, duration_text, moment_text, size_text
 from cli.base.output import print_table
+from storage.formats.compaction_history import LAST_VALUE
 
 Json = Mapping[str, Any]
 
@@ -55,7 +56,7 @@ def print_report(report: Json) -> None:
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
-    for line in _outranked(report):
+    for line in (*_outranked(report), *_history(report)):
         typer.echo(f"  {line}")
     untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
@@ -81,6 +82,19 @@ def _outranked(report: Json) -> Iterator[str]:
             f"{count_text(count, 'record')} outranked by an earlier one, ranked by {report['strategy']}:"
             f" offset {some}{more}"
         )
+
+
+def _history(report: Json) -> Iterator[str]:
+    """Yield a line about the values that stay of a key, if these are more than the last one."""
+    history = report.get("history", str(LAST_VALUE))
+    if history != str(LAST_VALUE):
+        due_ms = report["history_due_ms"]
+        yield (
+            f"keeps of each key: {history}"
+            + (f"; the next older value may go at {moment_text(due_ms)}" if due_ms else "")
+        )
+    if report.get("sweeps"):
+        yield "judged the older values of all keys, not only of those with new records"
 
 
 def _is_empty(report: Json) -> bool:
@@ -164,7 +178,7 @@ def print_plan(plan: Json) -> None:
             f"  {reason}: {count_text(count['records'], 'record')},"
             f" {size_text(count['record_bytes'])} uncompressed"
         )
-    for line in (*_outranked(report), *_cost(plan)):
+    for line in (*_outranked(report), *_history(report), *_cost(plan)):
         typer.echo(f"  {line}")
     if plan["groups"]:
         print_table(
@@ -239,16 +253,23 @@ def print_key(name: str, key: Json) -> None:
 
 
 def _key_row(record: Json) -> tuple[str, ...]:
-    by = record["superseded_by"]
     return (
         str(record["offset"]),
         moment_text(record["timestamp_ms"]),
         f"{record['segment_base_offset']}.v{record['segment_file_version']}",
         size_text(record["record_bytes"]),
         "tombstone" if record["is_tombstone"] else size_text(record["value_bytes"]),
-        "" if by is None else f"superseded by {by}",
+        _standing(record),
         record["transaction"] or "",
     )
+
+
+def _standing(record: Json) -> str:
+    """Returns how a record stands beside the key's current one."""
+    if record.get("is_older_value"):
+        return "older value, stays"
+    by = record["superseded_by"]
+    return "" if by is None else f"superseded by {by}"
 
 
 def print_digests(parts: Sequence[Json]) -> None:

@@ -33,7 +33,7 @@ def keys_section(fs: FileSystem, path: str, selection: Selection) -> Section:
             "base_offset": sidecar.header.base_offset,
             "file_version": sidecar.header.file_version,
             "segment_size": sidecar.sums.data_bytes,
-            "strategy": str(sidecar.header.strategy),
+            "strategy": sidecar.header.strategy.text,
             **_totals(sidecar),
         },
         rows=islice(rows, selection.limit),

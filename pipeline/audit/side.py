@@ -184,7 +184,8 @@ def sidecar_strategies(fs: FileSystem, log: LogOnDisk) -> Iterator[CompactionStr
     for segment in log.segments:
         name = segment_file(segment.base_offset, segment.file_version, KEYS)
         with contextlib.suppress(MissingFile, DamagedSidecar):
-            yield KeySidecar.open_any(fs, join(log.identity.directory, name)).header.strategy
+            sidecar = KeySidecar.open_any(fs, join(log.identity.directory, name))
+            yield sidecar.header.strategy.by_rank()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,12 @@ from pyspark.sql import SparkSession
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_offsets import admin_client, reason_of
 from pipeline.offsets.kafka_source import KafkaSource
-from storage.formats.compaction_strategy import CompactionStrategy, strategy_from
+from storage.formats.compaction_strategy import (
+    STRATEGY,
+    STRATEGY_PROPERTIES,
+    CompactionStrategy,
+    strategy_from,
+)
 
 
 def topic_setting(session: SparkSession, source: KafkaSource, topic: str, name: str) -> str | None:
@@ -30,13 +35,12 @@ def topic_strategies(session: SparkSession, source: KafkaSource) -> dict[str, Co
         TableRefused: the broker does not report the settings, or a topic has a strategy of a later
             release.
     """
-    names = ("compaction.strategy", "compaction.strategy.header")
     try:
-        settings = topic_settings(session, source, source.topics, names)
+        settings = topic_settings(session, source, source.topics, STRATEGY_PROPERTIES)
     except Py4JJavaError as error:
         raise TableRefused(
-            f"cannot read the configuration of {', '.join(source.topics)}, which says by"
-            " compaction.strategy what a key's last record is (a user needs DescribeConfigs on the"
+            f"cannot read the configuration of {', '.join(source.topics)}, which says by {STRATEGY}"
+            " what a key's last record is (a user needs DescribeConfigs on the"
             f" topics): {reason_of(error.java_exception)}"
         ) from error
     return {topic: strategy_of(topic, settings[topic]) for topic in source.topics}
@@ -47,9 +51,8 @@ def strategy_of(topic: str, settings: Mapping[str, str]) -> CompactionStrategy:
     try:
         return strategy_from(settings)
     except ValueError as error:
-        name = settings["compaction.strategy"]
         raise TableRefused(
-            f"{topic} has compaction.strategy={name}, which this release does not know"
+            f"{topic} has {STRATEGY}={settings[STRATEGY]}, which this release does not know"
         ) from error
 
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from cleaner.passes.mark import Marked, marks_bytes
+from cleaner.passes.mark import Marked
+from cleaner.passes.memory import marks_bytes
 from pipeline.source.key_entries import ORDINAL_MASK, ORDINAL_SHIFT, SEGMENT_SHIFT
 
 MARKS_SCHEMA = "segment int, marks binary, superseded bigint"

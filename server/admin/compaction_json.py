@@ -22,6 +22,7 @@ from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
 from server.runtime.sliced_json import Json, Rows
+from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
 from storage.formats.topic_partition import TopicPartition
 
@@ -100,6 +101,9 @@ def report_json(report: PassReport) -> Json:
         "hold_offset": report.hold_offset if report.held_by else None,
         "held_by": report.held_by or None,
         "strategy": report.strategy,
+        "history": report.history,
+        "sweeps": report.sweeps,
+        "history_due_ms": report.history_due_ms if report.history_due_ms < LONG_MAX else None,
         "outranked": report.outranked,
         "outranked_examples": [
             {"offset": each.offset, "outranked_by": each.by} for each in report.outranked_examples
@@ -195,6 +199,7 @@ def _key_record_json(record: KeyRecord) -> Json:
         "is_tombstone": hit.value_bytes is None,
         "value_bytes": hit.value_bytes,
         "superseded_by": record.superseded_by,
+        "is_older_value": record.is_older_value,
         "version": None if hit.version == NO_VERSION else hit.version,
         "transaction": hit.decision.value if hit.decision else None,
         "delete_horizon_ms": hit.delete_horizon_ms,

@@ -13,7 +13,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.metadata.store import Compare, MetadataStore, Put
 from server.topics.keys import TOPICS, as_json
 from server.topics.topic import Topic, TopicRefused
-from server.topics.validation import fault_of_strategy
+from server.topics.validation import fault_of_kept_records
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
@@ -32,7 +32,7 @@ def altered_topic(topic: Topic, change: Change, defaults: LogConfig) -> Topic | 
         config = LogConfig.from_overrides(overrides, defaults)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
-    refusal = fault_of_strategy(topic.name, config)
+    refusal = fault_of_kept_records(topic.name, config)
     return refusal or replace(topic, overrides=dict(overrides), config=config)
 
 

@@ -9,13 +9,15 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from storage.formats.compaction_history import HISTORY_PROPERTIES
+from storage.formats.compaction_strategy import STRATEGY_PROPERTIES
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 
 _log = logging.getLogger("server.topics.computed_configs")
 
-RANKING_PROPERTIES = {"compaction.strategy", "compaction.strategy.header"}
-"""Say which record of a key is its last value."""
+KEEPING_PROPERTIES = {*STRATEGY_PROPERTIES, *HISTORY_PROPERTIES}
+"""Say which records of a key stay."""
 
 
 class TopicConfigs:
@@ -65,8 +67,8 @@ class TopicConfigs:
             left = {each: left[each] for each in faults}
         for fault in faults.values():
             _log.warning("%s: setting ignored: %s", name, fault)
-        if RANKING_PROPERTIES & faults.keys():
-            # By another ranking, cleaning would drop last values.
-            _log.error("%s: not compacted, because its compaction.strategy is ignored", name)
+        if ignored := KEEPING_PROPERTIES & faults.keys():
+            # Cleaning would drop values that should stay.
+            _log.error("%s: not compacted, because %s is ignored", name, min(ignored))
             config = replace(config, cleanup_policy=())
         return config

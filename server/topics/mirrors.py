@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from protocol.wire.api_keys import ApiKey
 from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import TopicRefused
+from storage.formats.compaction_history import HISTORY_PROPERTIES
+from storage.formats.compaction_strategy import STRATEGY_PROPERTIES
 from storage.formats.log_config import LogConfig
 
 LINK = "mirror.link"
@@ -30,8 +32,8 @@ OWN = frozenset({LINK, SOURCE_ID, LOCAL})
 ALTERS_DATA = frozenset(
     {
         "cleanup.policy",
-        "compaction.strategy",
-        "compaction.strategy.header",
+        *STRATEGY_PROPERTIES,
+        *HISTORY_PROPERTIES,
         "compression.type",
         "message.timestamp.type",
         "retention.bytes",

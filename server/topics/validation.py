@@ -14,6 +14,8 @@ from server.metadata.store import METADATA_TOPIC
 from server.topics.computed_configs import TopicConfigs
 from server.topics.names import collision_key, fault_of_name
 from server.topics.topic import DEFAULT, INTERNAL_TOPICS, Topic, TopicDefaults, TopicRefused
+from storage.formats.compaction_history import THINNING, VERSIONS
+from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 
@@ -83,16 +85,18 @@ def check_creation(
         config = configs.strictly(new_topic.overrides)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
-    return fault_of_strategy(new_topic.name, config) or (count, config)
+    return fault_of_kept_records(new_topic.name, config) or (count, config)
 
 
-def fault_of_strategy(name: str, config: LogConfig) -> TopicRefused | None:
-    """Returns why a topic cannot rank its records as its configuration says; None if it can."""
-    if name not in INTERNAL_TOPICS or not config.strategy.has_versions:
+def fault_of_kept_records(name: str, config: LogConfig) -> TopicRefused | None:
+    """Returns why a topic cannot keep the records that its configuration says; None if it can."""
+    keeps_others = config.strategy.has_versions or config.history.keeps_more
+    if name not in INTERNAL_TOPICS or not keeps_others:
         return None
-    text = f"{name} is an internal topic: its coordinator reads the last record of each key."
     return TopicRefused(
-        error_code=ErrorCode.INVALID_CONFIG, message=f"{text} compaction.strategy must be offset."
+        error_code=ErrorCode.INVALID_CONFIG,
+        message=f"{name} is an internal topic: its coordinator reads the last record of each key."
+        f" {STRATEGY} must be offset, {VERSIONS} 1 and {THINNING} empty.",
     )
 
 

@@ -5,12 +5,25 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storage.formats.compaction_strategy import CompactionStrategy, Ranking, strategy_from
+from storage.formats.compaction_history import (
+    THINNING,
+    VERSIONS,
+    CompactionHistory,
+    parse_thinning,
+)
+from storage.formats.compaction_strategy import (
+    STRATEGY,
+    STRATEGY_HEADER,
+    CompactionStrategy,
+    Ranking,
+    strategy_from,
+)
 from storage.formats.config_property import (
     DAY_MS,
     DOUBLE,
+    INT,
     LIST,
     LONG,
     LONG_MAX,
@@ -124,7 +137,7 @@ class CompactionConfig:
     )
 
     compaction_strategy: str = prop(
-        "compaction.strategy",
+        STRATEGY,
         STRING,
         default="offset",
         choices=("offset", "timestamp", "header"),
@@ -134,7 +147,7 @@ class CompactionConfig:
         " (KIP-280).",
     )
     compaction_strategy_header: str = prop(
-        "compaction.strategy.header",
+        STRATEGY_HEADER,
         STRING,
         default="",
         doc="The name of the header that holds a record's version, if compaction.strategy is header. The"
@@ -142,15 +155,41 @@ class CompactionConfig:
         " every record with one. Specific to Kompakt.",
     )
 
+    compaction_versions: int = prop(
+        VERSIONS,
+        INT,
+        default=1,
+        at_least=1,
+        doc="How many values of a key cleaning keeps: its last one and those before it. A deletion"
+        " removes all of them. Only with compaction.strategy=offset; not for internal topics. Specific"
+        " to Kompakt.",
+    )
+    compaction_thinning: str = prop(
+        THINNING,
+        STRING,
+        default="",
+        doc="Which older values of a key cleaning keeps, by their age, such as: all for 1h, one per 1h"
+        " for 1d, one per 1d for 1y. Units: s, m, h, d, w, y. The last value of each period stays, and"
+        " the last one that is older than all steps. Values that compaction.versions keeps stay in any"
+        " case. Ages count from the timestamps of the records. Only with compaction.strategy=offset; not"
+        " for internal topics. Specific to Kompakt.",
+    )
+
+    @property
+    def history(self) -> CompactionHistory:
+        """Which values of a key stay beside its last one."""
+        return CompactionHistory(self.compaction_versions, parse_thinning(self.compaction_thinning))
+
     @property
     def strategy(self) -> CompactionStrategy:
-        """How the records of a key are ranked."""
-        return strategy_from(
+        """How the records of a key are ranked, and what key sidecars have for that and for thinning."""
+        strategy = strategy_from(
             {
-                "compaction.strategy": self.compaction_strategy,
-                "compaction.strategy.header": self.compaction_strategy_header,
+                STRATEGY: self.compaction_strategy,
+                STRATEGY_HEADER: self.compaction_strategy_header,
             }
         )
+        return replace(strategy, has_timestamps=True) if self.history.steps else strategy
 
     @property
     def keeps_unkeyed_records(self) -> bool:
@@ -172,6 +211,7 @@ class CompactionConfig:
                     " the name of a group, or a prefix of one or more characters followed by *"
                 )
         self._check_strategy()
+        self._check_history()
 
     def _check_strategy(self) -> None:
         name = self.compaction_strategy_header
@@ -184,4 +224,17 @@ class CompactionConfig:
             raise ConfigError(
                 f"Invalid value {name[:100]!r} for configuration compaction.strategy.header:"
                 f" must have at most {STRATEGY_HEADER_BYTES_MAX} bytes"
+            )
+
+    def _check_history(self) -> None:
+        try:
+            history = self.history
+        except ValueError as error:
+            raise ConfigError(
+                f"Invalid value {self.compaction_thinning[:200]!r} for configuration {THINNING}: {error}"
+            ) from error
+        if history.keeps_more and self.strategy.has_versions:
+            raise ConfigError(
+                f"{STRATEGY}={self.compaction_strategy} keeps only the last value of a key: it does not"
+                f" go together with {VERSIONS} or {THINNING}"
             )

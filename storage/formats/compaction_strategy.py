@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
+
+STRATEGY = "compaction.strategy"
+STRATEGY_HEADER = "compaction.strategy.header"
+STRATEGY_PROPERTIES = STRATEGY, STRATEGY_HEADER
+"""The properties of a topic from which `strategy_from` takes its strategy."""
 
 
 class Ranking(enum.Enum):
@@ -31,14 +37,37 @@ class CompactionStrategy:
     ranking: Ranking = Ranking.OFFSET
     header: str = ""
     """The name of the header; empty unless the ranking is by header."""
+    has_timestamps: bool = False
+    """Whether the log's key sidecars have timestamps, although the ranking is by offset: to thin older
+    values by age (`compaction.thinning`)."""
 
     @property
     def has_versions(self) -> bool:
         """Whether records have versions, so that a record may be outranked by an earlier one."""
         return self.ranking is not Ranking.OFFSET
 
+    @property
+    def column(self) -> Ranking:
+        """Which number of each record the log's key sidecars have: its version, or a timestamp; none if
+        it is OFFSET."""
+        return Ranking.TIMESTAMP if self.has_timestamps else self.ranking
+
+    @property
+    def has_column(self) -> bool:
+        """Whether the log's key sidecars have a number of each record."""
+        return self.column is not Ranking.OFFSET
+
+    def by_rank(self) -> CompactionStrategy:
+        """Returns how records are ranked, whatever the key sidecars have."""
+        return replace(self, has_timestamps=False)
+
     def __str__(self) -> str:
         return f"header {self.header}" if self.header else self.ranking.value
+
+    @property
+    def text(self) -> str:
+        """Returns it with what the key sidecars have, for messages."""
+        return f"{self} with timestamps" if self.has_timestamps else str(self)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -62,6 +91,10 @@ def strategy_from(settings: Mapping[str, str]) -> CompactionStrategy:
     Raises:
         ValueError: `compaction.strategy` has a value of another release.
     """
-    ranking = Ranking(settings.get("compaction.strategy") or Ranking.OFFSET.value)
-    header = settings.get("compaction.strategy.header", "") if ranking is Ranking.HEADER else ""
-    return CompactionStrategy(ranking, header)
+    ranking = settings.get(STRATEGY) or Ranking.OFFSET.value
+    return _strategy(ranking, settings.get(STRATEGY_HEADER, ""))
+
+
+@lru_cache(maxsize=1024)  # Each look at a log asks for its strategy.
+def _strategy(ranking: str, header: str) -> CompactionStrategy:
+    return CompactionStrategy(Ranking(ranking), header if ranking == Ranking.HEADER.value else "")

@@ -5,8 +5,9 @@
              | special row size: uint16 = 24 | entry size: uint16 = 24 | trailer size: uint16 = 88
              | reserved: uint16 | base offset: int64 | file version: int64
              | hash key check: the first 8 bytes of SHA-256 of hash.key
-             | [format 2] ranking: uint8 (1 timestamp, 2 header) | name size: uint8 | name of the
-               header, UTF-8, filled up with zeros: 254 bytes
+             | [format 2] versions: uint8 (1 timestamps, 2 headers, 3 timestamps, though records are
+               ranked by offset) | name size: uint8 | name of the header, UTF-8, filled up with zeros:
+               254 bytes
              | checksum: uint64
     block   := data bytes: uint32 (of the segment: whole batches, right after the last block's)
              | special rows: uint32 | entries: uint32 | unkeyed records: uint32
@@ -24,8 +25,8 @@
              | batches | least delete horizon of batches with a tombstone or of kind 2 or 3, -1: none
              (each int64) | checksum: uint64
 
-Format 2 is that of topics whose records have versions (`compaction.strategy`): its header has 304 bytes.
-All others have format 1.
+Format 2 is that of topics whose records have versions (`compaction.strategy`), or whose older values are
+thinned by their timestamps (`compaction.thinning`): its header has 304 bytes. All others have format 1.
 
 Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up
 to there. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT, 3 ABORT, 4 any
@@ -46,7 +47,7 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import xxhash
@@ -69,7 +70,12 @@ MAGIC = b"KKEY"
 FORMAT, FORMAT_WITH_VERSIONS = 1, 2
 HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
 VERSIONED_HEADER_BYTES = HEADER_BYTES + RANKING.size
-RANKINGS = {1: Ranking.TIMESTAMP, 2: Ranking.HEADER}
+COLUMNS = {
+    1: CompactionStrategy(Ranking.TIMESTAMP),
+    2: CompactionStrategy(Ranking.HEADER),
+    3: CompactionStrategy(has_timestamps=True),
+}
+"""What a number in the header says about its versions, without the header's name."""
 TOMBSTONE = 1 << 31
 TRAILER_BYTES = TRAILER.size + CHECKSUM_BYTES
 assert (HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES) == (48, 24, 24, 88)
@@ -110,7 +116,7 @@ class KeyBlock:
     special_count: int
     entry_count: int
     unkeyed_count: int
-    has_versions: bool
+    has_column: bool
     data: memoryview
     """The whole block, in the form that the kernel takes."""
 
@@ -149,9 +155,9 @@ class Head(NamedTuple):
     entries: int
     unkeyed: int
 
-    def block_bytes(self, *, has_versions: bool) -> int:
+    def block_bytes(self, *, has_column: bool) -> int:
         """Returns the size of the whole block."""
-        rows = self.special_rows * SPECIAL.size + self.entries * entry_bytes(has_versions)
+        rows = self.special_rows * SPECIAL.size + self.entries * entry_bytes(has_column)
         return HEAD.size + rows + CHECKSUM_BYTES
 
 
@@ -186,7 +192,7 @@ class SidecarHeader(NamedTuple):
     @property
     def size(self) -> int:
         """The size of the header."""
-        return VERSIONED_HEADER_BYTES if self.strategy.has_versions else HEADER_BYTES
+        return VERSIONED_HEADER_BYTES if self.strategy.has_column else HEADER_BYTES
 
 
 class KeySidecar:
@@ -246,7 +252,7 @@ class KeySidecar:
         sidecar.check_hash_key(hash_key)
         if sidecar.header.strategy != strategy:
             made_for = sidecar.header.strategy
-            raise DamagedSidecar(path, f"it ranks by {made_for}, its topic by {strategy}")
+            raise DamagedSidecar(path, f"it is for {made_for.text}, its topic for {strategy.text}")
         return sidecar
 
     def check_hash_key(self, hash_key: bytes) -> None:
@@ -296,14 +302,14 @@ class KeySidecar:
         with _reading(self.path):
             file = self._fs.open(self.path)
         place, passed = self.header.size, BlockSums()
-        has_versions = self.header.strategy.has_versions
+        has_column = self.header.strategy.has_column
         try:
             self._check_name(file)
             while place < self.size - TRAILER_BYTES:
                 head = self._head_at(file, place)
                 if passed.data_bytes + head.data_bytes > start:
                     yield self._block_at(file, place, head, passed)
-                place += head.block_bytes(has_versions=has_versions)
+                place += head.block_bytes(has_column=has_column)
                 passed = passed.plus(head)
         finally:
             file.close()
@@ -321,13 +327,13 @@ class KeySidecar:
         with _reading(self.path):
             data = file.read_at(place, HEAD.size)
         head = Head(*HEAD.unpack(data)) if len(data) == HEAD.size else Head(0, 0, 0, 0)
-        size = head.block_bytes(has_versions=self.header.strategy.has_versions)
+        size = head.block_bytes(has_column=self.header.strategy.has_column)
         if not head.data_bytes or place + size > self.size - TRAILER_BYTES:
             raise DamagedSidecar(self.path, f"no block can begin at byte {place}")
         return head
 
     def _block_at(self, file: File, place: int, head: Head, passed: BlockSums) -> KeyBlock:
-        size = head.block_bytes(has_versions=self.header.strategy.has_versions)
+        size = head.block_bytes(has_column=self.header.strategy.has_column)
         with _reading(self.path):
             data = memoryview(file.read_at(place, size))
         if len(data) != size or not is_sealed(data):
@@ -345,7 +351,7 @@ def key_block(data: bytes | memoryview, *, position: int, first_entry: int) -> K
         special_count=head.special_rows,
         entry_count=head.entries,
         unkeyed_count=head.unkeyed,
-        has_versions=len(data) != head.block_bytes(has_versions=False),
+        has_column=len(data) != head.block_bytes(has_column=False),
         data=memoryview(data),
     )
 
@@ -374,16 +380,16 @@ def header_of(
 ) -> bytes:
     """Returns the header of that segment's sidecar."""
     header = SidecarHeader(base_offset, file_version, hash_key_check(hash_key), strategy)
-    format_ = FORMAT_WITH_VERSIONS if strategy.has_versions else FORMAT
+    format_ = FORMAT_WITH_VERSIONS if strategy.has_column else FORMAT
     sizes = header.size, SPECIAL.size, ENTRY.size, TRAILER_BYTES
     return sealed(HEADER.pack(MAGIC, format_, *sizes, 0, *header[:3]) + _packed(strategy))
 
 
 def _packed(strategy: CompactionStrategy) -> bytes:
-    if not strategy.has_versions:
+    if not strategy.has_column:
         return b""
     name = strategy.header.encode()
-    (number,) = (number for number, each in RANKINGS.items() if each is strategy.ranking)
+    (number,) = (number for number, each in COLUMNS.items() if each == replace(strategy, header=""))
     return RANKING.pack(number, len(name), name)
 
 
@@ -394,18 +400,18 @@ def _read_header(path: str, data: bytes) -> SidecarHeader:
     magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(data)
     if magic != MAGIC or format_ not in (FORMAT, FORMAT_WITH_VERSIONS):
         raise DamagedSidecar(path, f"it has another format ({magic!r}, {format_})")
-    has_versions = format_ == FORMAT_WITH_VERSIONS
-    size = VERSIONED_HEADER_BYTES if has_versions else HEADER_BYTES
+    has_column = format_ == FORMAT_WITH_VERSIONS
+    size = VERSIONED_HEADER_BYTES if has_column else HEADER_BYTES
     if len(data) < size or not is_sealed(data[:size]):
         raise DamagedSidecar(path, "its header is missing or damaged")
-    strategy = _read_strategy(path, data) if has_versions else BY_OFFSET
+    strategy = _read_strategy(path, data) if has_column else BY_OFFSET
     return SidecarHeader(base_offset, file_version, check, strategy)
 
 
 def _read_strategy(path: str, data: bytes) -> CompactionStrategy:
     number, size, name = RANKING.unpack_from(data, HEADER.size)
     try:
-        return CompactionStrategy(RANKINGS[number], name[:size].decode())
+        return replace(COLUMNS[number], header=name[:size].decode())
     except (KeyError, UnicodeDecodeError):
         raise DamagedSidecar(
             path, f"it has an unknown ranking ({number}, {name[:size]!r})"
@@ -453,19 +459,19 @@ def sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
 
 def _file_bytes(header: SidecarHeader, sums: BlockSums) -> int:
     """Returns the size of a file with such a header and such blocks."""
-    has_versions = header.strategy.has_versions
-    return header.size + TRAILER_BYTES + blocks_bytes(sums, has_versions=has_versions)
+    has_column = header.strategy.has_column
+    return header.size + TRAILER_BYTES + blocks_bytes(sums, has_column=has_column)
 
 
-def blocks_bytes(counts: BlockSums | KeyTotals, *, has_versions: bool = False) -> int:
+def blocks_bytes(counts: BlockSums | KeyTotals, *, has_column: bool = False) -> int:
     """Returns the size of all blocks with such counts, which is what reading them costs."""
-    rows = counts.special_rows * SPECIAL.size + counts.entries * entry_bytes(has_versions)
+    rows = counts.special_rows * SPECIAL.size + counts.entries * entry_bytes(has_column)
     return counts.blocks * (HEAD.size + CHECKSUM_BYTES) + rows
 
 
-def entry_bytes(has_versions: bool) -> int:
+def entry_bytes(has_column: bool) -> int:
     """Returns the size of an entry, with its version if it has one."""
-    return ENTRY.size + (VERSION.size if has_versions else 0)
+    return ENTRY.size + (VERSION.size if has_column else 0)
 
 
 @contextmanager

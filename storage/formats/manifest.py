@@ -90,6 +90,8 @@ FLAG_HAS_ABORTED = 1
 FLAG_UNFINISHED_PASS = 2
 """In the header: a cleaning pass has swapped segments and not moved the clean offset to its end."""
 
+FLAG_HISTORY = 8
+"""In the header: below the clean offset, keys may have older values beside their last one."""
 FLAG_FOREIGN_STATES = 4
 """In the header: the files of epochs, producers and aborted transactions are those of another log, which
 this one has just replaced. Only the segments count. Then the format is 2."""
@@ -154,6 +156,9 @@ class Manifest:
     has_unfinished_pass: bool = False
     """Whether a cleaning pass has swapped segments since the clean offset last moved: records below that
     may be gone because of records above it."""
+    has_history: bool = False
+    """Whether keys may have older values below the clean offset, because a pass has kept them. A release
+    that does not know the flag drops it; then only passes over newer records of a key remove them."""
     has_foreign_states: bool = False
     """Whether the files of epochs, producers and aborted transactions are those of another log."""
     copy_id: uuid.UUID | None = None
@@ -188,6 +193,7 @@ def encode(manifest: Manifest) -> bytes:
             ROW.size,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
+            | FLAG_HISTORY * manifest.has_history
             | FLAG_FOREIGN_STATES * manifest.has_foreign_states,
             manifest.version,
             manifest.generation,
@@ -240,6 +246,7 @@ def decode(data: bytes, path: str) -> Manifest:
         truncate_to=truncate_to,
         has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
+        has_history=bool(flags & FLAG_HISTORY),
         has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
         copy_id=_id_at(data, HEADER.size, header_size),
         copied_from=_id_at(data, HEADER.size + COPY_ID.size, header_size),

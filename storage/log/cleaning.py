@@ -101,12 +101,14 @@ class LogCleaning:
         *,
         generation: int,
         clean_offset: Offset | None,
+        has_history: bool | None = None,
     ) -> None:
         """Replace sources with cleaned segments in one manifest commit. A worker thread.
 
         Args:
             generation: of the view by which the pass was planned.
             clean_offset: the new first dirty offset, with the last swap of a pass; else None.
+            has_history: whether keys may have older values below the clean offset; by default as before.
 
         Raises:
             SwapRefused: since the view was taken, the log was truncated, deleted or reconfigured to keep
@@ -118,7 +120,7 @@ class LogCleaning:
         with self._service.failing_with_the_disk(SwapRefused, NoSpace), self._commits.commit_lock:
             self._service.check_online()
             self._states.load()
-            new = self._commit_swap(sources, cleaned, generation, clean_offset)
+            new = self._commit_swap(sources, cleaned, generation, clean_offset, has_history)
             self._place(cleaned)
             clean_offset = self._commits.clean_offset
             for segment in self._list.swap(sources, new, clean_offset):
@@ -132,6 +134,7 @@ class LogCleaning:
         cleaned: Sequence[CleanedSegment],
         generation: int,
         clean_offset: Offset | None,
+        has_history: bool | None,
     ) -> list[Segment]:
         """Commit the manifest, or discard the cleaned files on a full disk. Returns the new segments."""
         try:
@@ -142,7 +145,10 @@ class LogCleaning:
             segments = swapped(self._commits.listed, sources, new)
             is_last = clean_offset is not None
             self._commits.commit(
-                segments, clean_offset=clean_offset, has_unfinished_pass=not is_last
+                segments,
+                clean_offset=clean_offset,
+                has_unfinished_pass=not is_last,
+                has_history=has_history,
             )
         except NoSpace:
             # The old manifest is still valid; on a full disk its unlisted files must go at once.
@@ -160,13 +166,19 @@ class LogCleaning:
             _place_files(self._fs, self._identity.directory, cleaned)
 
     def commit_clean_offset(
-        self, clean_offset: Offset, *, generation: int, is_finished: bool = True
+        self,
+        clean_offset: Offset,
+        *,
+        generation: int,
+        is_finished: bool = True,
+        has_history: bool | None = None,
     ) -> None:
         """Move the clean offset if no segment has to change for it. A worker thread.
 
         Args:
             is_finished: False if the pass has removed records because of others at or above the offset:
                 until another pass ends, no cut may take these (`PartitionLog.cut_offset_min`).
+            has_history: as for `swap`.
 
         Raises like `swap`; nothing has changed then.
         """
@@ -179,6 +191,7 @@ class LogCleaning:
                 self._commits.listed,
                 clean_offset=clean_offset,
                 has_unfinished_pass=not is_finished,
+                has_history=has_history,
             )
             self._list.move_clean_offset(self._commits.clean_offset)
             self._states.cleaned_up_to(clean_offset)

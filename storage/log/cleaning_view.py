@@ -150,6 +150,8 @@ class CleaningView:
     generation: int
     """The log's generation; -1 during a truncation or a replacement, so that a pass fails early."""
     clean_offset: Offset
+    has_history: bool
+    """Whether keys may have older values below the clean offset."""
     active_row: SegmentRow
     """The active segment at that moment, with its end and size."""
     log_start_offset: Offset
@@ -177,6 +179,7 @@ def cleaning_view(
     producers: ProducerStates,
     *,
     as_if_rolled: bool,
+    has_history: bool,
 ) -> CleaningView:
     """Returns the view of a log. See `PartitionLog.cleaning_view`."""
     with segment_list.state_lock:
@@ -193,6 +196,7 @@ def cleaning_view(
             # A pass that is planned in the middle of one of these must fail.
             generation=UNKNOWN if segment_list.is_changing else segment_list.generation,
             clean_offset=max(segment_list.clean_offset, offsets.start),
+            has_history=has_history,
             active_row=active_row,
             log_start_offset=offsets.start,
             last_stable_offset=offsets.last_stable,

@@ -56,6 +56,7 @@ class LogCommits:
         "commit_lock",
         "copied_from",
         "copy_id",
+        "has_history",
         "listed",
     )
 
@@ -73,6 +74,7 @@ class LogCommits:
         recovery_point: SegmentRow,
         is_as_stopped: bool,
         has_unfinished_pass: bool,
+        has_history: bool,
         copy_id: uuid.UUID | None,
         copied_from: uuid.UUID | None,
     ) -> None:
@@ -82,7 +84,7 @@ class LogCommits:
             listed: the segments that it lists.
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
-            has_unfinished_pass, copy_id, copied_from: as the manifest says.
+            has_unfinished_pass, has_history, copy_id, copied_from: as the manifest says.
         """
         # Constant after construction
         self._fs = fs
@@ -98,6 +100,8 @@ class LogCommits:
         """The segments that the manifest lists."""
         self.clean_offset = segment_list.clean_offset
         self._has_unfinished_pass = has_unfinished_pass
+        self.has_history = has_history
+        """Whether keys may have older values below the clean offset."""
         self.copy_id = copy_id
         """The id of the last copy that has replaced the log's records; None if none has."""
         self.copied_from = copied_from
@@ -191,6 +195,7 @@ class LogCommits:
         log_start_offset: Offset | None = None,
         clean_offset: Offset | None = None,
         has_unfinished_pass: bool | None = None,
+        has_history: bool | None = None,
         truncate_to: Offset = UNKNOWN_OFFSET,
         has_foreign_states: bool = False,
         copy_id: uuid.UUID | None = None,
@@ -203,6 +208,7 @@ class LogCommits:
             recovery_point: the last segment's row, safe up to its end; by default the one that the
                 manifest has.
             has_unfinished_pass: with the commits of a cleaning pass, whether others follow.
+            has_history: whether keys may have older values below the clean offset; by default as before.
             has_foreign_states: whether the segments are a copy's, and the files of states are not.
             copy_id: of the copy whose segments these are; by default the one that the manifest has.
             copied_from: the source of all records; by default the one that the manifest has, except that
@@ -220,6 +226,7 @@ class LogCommits:
         rows = self._rows(segments, recovery_point) if rows is None else rows
         if has_unfinished_pass is None:
             has_unfinished_pass = self._has_unfinished_pass
+        has_history = self.has_history if has_history is None else has_history
         copy_id = self.copy_id if copy_id is None else copy_id
         if copied_from is None and not has_foreign_states:
             copied_from = self.copied_from
@@ -233,6 +240,7 @@ class LogCommits:
             truncate_to=truncate_to,
             has_aborted_file=self._states.has_aborted_file,
             has_unfinished_pass=has_unfinished_pass,
+            has_history=has_history,
             has_foreign_states=has_foreign_states,
             copy_id=copy_id,
             copied_from=copied_from,
@@ -244,6 +252,7 @@ class LogCommits:
         self._recovery_point = rows[-1]
         self.clean_offset = clean_offset
         self._has_unfinished_pass = has_unfinished_pass
+        self.has_history = has_history
         self.copy_id = copy_id
         self.copied_from = copied_from
 
@@ -268,6 +277,7 @@ class LogCommits:
             clean_offset=self.clean_offset,
             has_aborted_file=has_aborted_file,
             has_unfinished_pass=self._has_unfinished_pass,
+            has_history=self.has_history,
             copy_id=self.copy_id,
             copied_from=self.copied_from,
             segments=tuple(segment.full_row() for segment in segments),

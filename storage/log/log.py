@@ -173,6 +173,11 @@ class PartitionLog:
         return self._list.clean_offset
 
     @property
+    def has_history(self) -> bool:
+        """Whether keys may have older values below the clean offset, because a pass has kept them."""
+        return self._commits.has_history
+
+    @property
     def cut_offset_min(self) -> Offset:
         """The least offset at which a cut loses no key.
 
@@ -376,6 +381,7 @@ class PartitionLog:
             self.offsets,
             self._states.producers,
             as_if_rolled=as_if_rolled,
+            has_history=self._commits.has_history,
         )
 
     @property
@@ -552,4 +558,5 @@ def _kept_records_rules(config: LogConfig) -> tuple[object, ...]:
         config.keeps_unkeyed_records,
         config.compaction_hold_groups,
         config.strategy,
+        config.history,
     )

@@ -247,6 +247,7 @@ def _open(
         recovery_point=manifest.segments[-1],
         is_as_stopped=recovery is None,
         has_unfinished_pass=manifest.has_unfinished_pass,
+        has_history=manifest.has_history,
         copy_id=manifest.copy_id,
         copied_from=manifest.copied_from,
     )

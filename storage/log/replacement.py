@@ -185,6 +185,7 @@ class Replacement:
             log_start_offset=start_offset,
             clean_offset=start_offset,
             has_unfinished_pass=False,
+            has_history=False,
             truncate_to=active.end_offset,
             has_foreign_states=True,
             copy_id=copy_id,

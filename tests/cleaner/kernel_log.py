@@ -9,6 +9,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cleaner.rules.history import PastRecord
 from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import (
     AbortedTransaction,
@@ -17,6 +18,7 @@ from cleaner.rules.record_verdict import (
     Remains,
     is_marker,
     retain_log,
+    timestamp_in,
     version_in,
 )
 from protocol.records.batch_scan import crc32c
@@ -184,8 +186,14 @@ class PlainOffsetMap:
     """The expected content of the offset map, as a dict; versions are those of its records' offsets."""
 
     def __init__(
-        self, offsets: dict[bytes, int], end_offset: int, versions: Mapping[int, int] | None = None
+        self,
+        offsets: dict[bytes, int],
+        end_offset: int,
+        versions: Mapping[int, int] | None = None,
+        records: Mapping[bytes, Sequence[PastRecord]] | None = None,
     ) -> None:
+        self.records = records or {}
+        """The records of each key; only needed where older values stay."""
         self.offsets = offsets
         self.end_offset = end_offset
         self.versions = versions or {}
@@ -193,6 +201,9 @@ class PlainOffsetMap:
     def rank(self, key: bytes) -> Rank | None:
         offset = self.offsets.get(key)
         return None if offset is None else Rank(self.versions.get(offset, 0), offset)
+
+    def later(self, key: bytes, offset: int) -> Sequence[PastRecord]:
+        return [each for each in self.records.get(key, ()) if each.offset > offset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +251,8 @@ def plain_map(
     aborted: Collection[AbortedTransaction] = (),
     strategy: CompactionStrategy = BY_OFFSET,
 ) -> PlainOffsetMap:
-    ranked = [
-        (record.key, (version_in(batch, record, strategy), record.offset))
+    counting = [
+        (batch, record)
         for batch in batches
         if batch.last_offset < end_offset
         and not batch.is_control
@@ -249,11 +260,20 @@ def plain_map(
         for record in batch.records
         if record.key is not None
     ]
+    ranked, past = list[tuple[bytes, tuple[int, int]]](), dict[bytes, list[PastRecord]]()
+    for batch, record in counting:
+        assert record.key is not None
+        ranked.append((record.key, (version_in(batch, record, strategy), record.offset)))
+        timestamp, is_tombstone = timestamp_in(batch, record), record.value is None
+        past.setdefault(record.key, []).append(PastRecord(record.offset, timestamp, is_tombstone))
     dirty = {key for key, (_, offset) in ranked if offset >= start_offset}
     last = {key: max(rank for each, rank in ranked if each == key) for key in dirty}
     offsets = {key: offset for key, (_, offset) in last.items()}
     return PlainOffsetMap(
-        offsets, end_offset, {offset: version for version, offset in last.values()}
+        offsets,
+        end_offset,
+        {offset: version for version, offset in last.values()},
+        {key: past[key] for key in dirty},
     )
 
 

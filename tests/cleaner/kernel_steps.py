@@ -9,15 +9,20 @@ from typing_extensions import Buffer
 
 from cleaner.kernel.kernel import (
     BatchFilter,
+    History,
     KeyIndexer,
     OffsetMap,
     Transactions,
+    count_keys,
     map_keys,
     mark_keys,
     raise_keys,
 )
+from cleaner.rules.history import levels_of
 from cleaner.rules.step import FilterStep, SegmentSummary
+from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+from storage.formats.config_property import LONG_MAX
 from storage.formats.key_totals import KeyTotals
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX
 from tests.harness.key_blocks import TIMESTAMP, block_of, keys_of, totals_of
@@ -32,6 +37,30 @@ class IndexedLog:
     blocks: tuple[bytes, ...]
     totals: KeyTotals
     strategy: CompactionStrategy = BY_OFFSET
+    history: CompactionHistory = LAST_VALUE
+    now_ms: int = 0
+
+    def empty_map(self) -> tuple[OffsetMap, History | None]:
+        """Returns a map for it, and its history for the kernel."""
+        return map_for(self.strategy, self.history, self.now_ms)
+
+
+def map_for(
+    strategy: CompactionStrategy, history: CompactionHistory, now_ms: int
+) -> tuple[OffsetMap, History | None]:
+    """Returns an empty map, and the history for the kernel."""
+    offset_map = OffsetMap(
+        1 << 16,
+        HASH_KEY,
+        has_versions=strategy.has_versions,
+        has_counts=history.keeps_more,
+    )
+    if not history.keeps_more:
+        return offset_map, None
+    levels = levels_of(history)
+    cells = OffsetMap(1 << 16, HASH_KEY) if levels else None
+    kept = History(versions=history.versions, levels=levels, now_ms=now_ms, cells=cells)
+    return offset_map, kept
 
 
 def index_log(
@@ -83,7 +112,7 @@ def assert_blocks_hold(indexed: IndexedLog) -> None:
 
 def ranked_by(strategy: CompactionStrategy) -> str:
     """Returns the strategy as the oracle of key blocks takes it."""
-    return strategy.header or (TIMESTAMP if strategy.has_versions else "")
+    return strategy.header or (TIMESTAMP if strategy.has_column else "")
 
 
 def walk_log(indexed: IndexedLog, *, start_offset: int, end_offset: int) -> Transactions:
@@ -102,6 +131,7 @@ def map_log(
     start_offset: int,
     end_offset: int,
     transactions: Transactions | None = None,
+    history: History | None = None,
 ) -> None:
     """Map a log, or the map's part of its keys; it must fit."""
     for block in indexed.blocks:
@@ -112,10 +142,19 @@ def map_log(
             start_offset=start_offset,
             end_offset=end_offset,
             transactions=transactions,
+            history=history,
         )
         assert not step.is_full
-    if indexed.strategy.has_versions:
-        for block in indexed.blocks:
+    for block in indexed.blocks:
+        if history is not None:
+            assert count_keys(
+                block,
+                offset_map,
+                history,
+                base_offset=indexed.base_offset,
+                end_offset=start_offset,
+            )
+        elif indexed.strategy.has_versions:
             raise_keys(
                 block,
                 offset_map,
@@ -135,6 +174,8 @@ class Marked:
     met: int = 0
     met_offset_sum: int = 0
     unknown: int = 0
+    met_cells: int = 0
+    due_ms: int = LONG_MAX
 
     def set_of(self, indexed: IndexedLog, offset_map: OffsetMap, **section: Any) -> None:
         """Mark the records superseded according to the map, which holds one part of the keys."""
@@ -154,6 +195,7 @@ class Marked:
             self.met += step.met.count
             self.met_offset_sum = (self.met_offset_sum + step.met.offset_sum) % 2**64
             self.unknown += step.unknown
+            self.met_cells += step.met_cells.count
 
 
 def entry_count(block: bytes) -> int:
@@ -175,15 +217,19 @@ def mark_log(
     """Map a log part by part, and mark its superseded records."""
     size, has_versions = (indexed.totals.entries + 7) // 8, indexed.strategy.has_versions
     marked = Marked(bytearray(size), bytearray(size) if has_versions else None)
-    offset_map = OffsetMap(1 << 16, HASH_KEY, has_versions=has_versions)
+    offset_map, history = indexed.empty_map()
     for part in range(parts):
         offset_map.clear(part=part, parts=parts)
+        cells = None if history is None else history.cells
+        if cells is not None:
+            cells.clear()
         map_log(
             indexed,
             offset_map,
             start_offset=start_offset,
             end_offset=end_offset,
             transactions=transactions,
+            history=history,
         )
         marked.set_of(
             indexed,
@@ -191,7 +237,11 @@ def mark_log(
             start_offset=start_offset,
             end_offset=end_offset,
             transactions=transactions,
+            history=history,
         )
+        assert offset_map.left == 0, "records were counted and not met"
+        if history is not None:
+            marked.due_ms = history.due_ms
     return marked
 
 

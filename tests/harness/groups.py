@@ -28,8 +28,16 @@ def watched_swaps(
         *,
         generation: int,
         clean_offset: Offset | None,
+        has_history: bool | None = None,
     ) -> None:
-        swap(cleaning, sources, cleaned, generation=generation, clean_offset=clean_offset)
+        swap(
+            cleaning,
+            sources,
+            cleaned,
+            generation=generation,
+            clean_offset=clean_offset,
+            has_history=has_history,
+        )
         groups.append(tuple(sources))
         on_swap()
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 from random import Random
 
 from cleaner.kernel.kernel import OffsetMap
+from cleaner.passes.dirty_section import DirtySection, dirty_section
 from cleaner.passes.index import IndexedSegment, SegmentIndex
-from cleaner.passes.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
+from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.mark import Marked, mark_window
 from cleaner.passes.verify_pass import PassVerifier
 from protocol.records.record_batch import Codec
 from protocol.wire.numbers import Offset

@@ -87,7 +87,7 @@ def _places(
         head = Head(*HEAD.unpack_from(content, at))
         passed, count, size = of(head)
         start = at + HEAD.size + passed * SPECIAL.size
-        block = slice(at, at + head.block_bytes(has_versions=False))
+        block = slice(at, at + head.block_bytes(has_column=False))
         found += [
             (block, slice(start + number * size, start + (number + 1) * size))
             for number in range(count)

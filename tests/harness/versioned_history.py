@@ -15,8 +15,10 @@ from __future__ import annotations
 import copy
 import struct
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Self
 
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import NOTHING
@@ -90,14 +92,17 @@ class VersionedHistory:
 
     # ---------------------------------------------------------------- steps
 
-    def play(self, steps: int) -> None:
-        choices = [
+    def choices(self) -> list[tuple[Callable[[], None], int]]:
+        """Returns the steps, each with its weight."""
+        return [
             (self.append, 40), (self.roll, 14), (self.wait, 14), (self.clean, 18),
             (self.clean_as_picked, 8), (self.crash_in_a_pass, 6), (self.restart, 4),
             (self.change_strategy, 3), (self.delete_records, 3), (self.clean_what_is_deleted, 3),
             (self.append_in_transaction, 10), (self.end_transaction, 8), (self.change_hold, 3),
         ]  # fmt: skip
-        actions, weights = zip(*choices, strict=True)
+
+    def play(self, steps: int) -> None:
+        actions, weights = zip(*self.choices(), strict=True)
         for _ in range(steps):
             (step,) = self.random.choices(actions, weights)
             step()
@@ -262,7 +267,7 @@ class VersionedHistory:
             other.check()
         return len(states)
 
-    def _on(self, fs: MemoryFileSystem) -> VersionedHistory:
+    def _on(self, fs: MemoryFileSystem) -> Self:
         """Returns the same history on another disk."""
         other = copy.copy(self)
         other.log = copy.copy(self.log)

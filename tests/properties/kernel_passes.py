@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from cleaner.kernel.kernel import BatchFilter, OffsetMap, Transactions
+from cleaner.kernel.kernel import BatchFilter, History, OffsetMap, Transactions
 from cleaner.rules.record_verdict import PassBounds
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
+from storage.formats.compaction_history import LAST_VALUE, CompactionHistory, ThinningStep
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy, Ranking
 from tests.cleaner.kernel_log import (
     HASH_KEY,
@@ -68,7 +69,8 @@ class Pass:
         )
 
     def indexed(self, *, chunk_bytes: int = 1 << 20) -> IndexedLog:
-        return index_log(self.log, chunk_bytes=chunk_bytes, strategy=self.bounds.strategy)
+        indexed = index_log(self.log, chunk_bytes=chunk_bytes, strategy=self.bounds.strategy)
+        return replace(indexed, history=self.bounds.history, now_ms=self.bounds.now_ms)
 
     def transactions(self, indexed: IndexedLog) -> Transactions:
         return walk_log(indexed, start_offset=self.start_offset, end_offset=self.section_end)
@@ -82,19 +84,17 @@ class Pass:
             parts=parts,
         )
 
-    def whole_map(self, indexed: IndexedLog) -> OffsetMap:
-        offset_map = self.empty_map()
+    def whole_map(self, indexed: IndexedLog) -> tuple[OffsetMap, History | None]:
+        offset_map, history = indexed.empty_map()
         map_log(
             indexed,
             offset_map,
             start_offset=self.start_offset,
             end_offset=self.bounds.end_offset,
             transactions=self.transactions(indexed),
+            history=history,
         )
-        return offset_map
-
-    def empty_map(self) -> OffsetMap:
-        return OffsetMap(1 << 16, HASH_KEY, has_versions=self.bounds.strategy.has_versions)
+        return offset_map, history
 
     def filtered(
         self,
@@ -151,11 +151,23 @@ timestamps = st.one_of(st.integers(0, 9_999), chosen(-1, -(2**63), 2**63 - 1, 1_
 headers = chosen(
     (), (), (("name", b"x"), ("", None)), *[(("name", bytes(7) + bytes([n])),) for n in range(4)]
 )
-STRATEGIES = (
-    BY_OFFSET,
-    CompactionStrategy(Ranking.TIMESTAMP),
-    CompactionStrategy(Ranking.HEADER, "name"),
+THINNING = (
+    ThinningStep(0, 800),
+    ThinningStep(700, 2_100),
+    ThinningStep(1_400, 4_000),
 )
+KEEPING = (
+    (BY_OFFSET, LAST_VALUE),
+    (BY_OFFSET, CompactionHistory(versions=2)),
+    (BY_OFFSET, CompactionHistory(versions=4)),
+    *(
+        (CompactionStrategy(has_timestamps=True), CompactionHistory(versions, steps))
+        for versions, steps in ((1, THINNING), (3, THINNING[1:]), (1, THINNING[:1]))
+    ),
+    (CompactionStrategy(Ranking.TIMESTAMP), LAST_VALUE),
+    (CompactionStrategy(Ranking.HEADER, "name"), LAST_VALUE),
+)
+"""Which records win and which older ones stay."""
 
 
 def log_batch(draw: st.DrawFn, base_offset: int) -> LogBatch:
@@ -226,6 +238,7 @@ def passes(draw: st.DrawFn) -> Pass:
     map_end = draw(st.sampled_from(last_offsets)) + 1
     end_offset = draw(st.sampled_from((map_end, known.end_offset)))
     end_offset = min(max(end_offset, start_offset), known.end_offset)
+    strategy, history = draw(st.sampled_from(KEEPING))
     bounds = PassBounds(
         start_offset=start_offset,
         end_offset=end_offset,
@@ -238,7 +251,8 @@ def passes(draw: st.DrawFn) -> Pass:
         aborted=known.aborted,
         stamps_markers=draw(st.booleans()),
         hold_offset=draw(st.one_of(st.just(2**63 - 1), st.integers(0, base_offset))),
-        strategy=draw(st.sampled_from(STRATEGIES)),
+        strategy=strategy,
+        history=history,
     )
     return Pass(
         batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds

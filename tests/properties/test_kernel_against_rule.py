@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.rules.history import due_ms_of
 from cleaner.rules.record_verdict import Remains, Verdict, is_marker, is_tombstone
+from storage.formats.config_property import LONG_MAX
 from tests.cleaner.kernel_log import (
     LogBatch,
     LogRecord,
@@ -47,7 +50,7 @@ def test_the_parts_of_the_map_hold_the_last_offset_of_every_key(
     a_pass: Pass, chunk_bytes: int, parts: int
 ) -> None:
     indexed, held = a_pass.indexed(chunk_bytes=chunk_bytes), dict[bytes, int]()
-    offset_map = a_pass.empty_map()
+    offset_map, history = indexed.empty_map()
     for part in range(parts):
         offset_map.clear(part=part, parts=parts)
         map_log(
@@ -56,6 +59,7 @@ def test_the_parts_of_the_map_hold_the_last_offset_of_every_key(
             start_offset=a_pass.start_offset,
             end_offset=a_pass.bounds.end_offset,
             transactions=a_pass.transactions(indexed),
+            history=history,
         )
         found = {key: offset for key in KEYS if (offset := offset_map.get(key)) is not None}
         assert not held.keys() & found.keys()
@@ -75,6 +79,19 @@ def test_every_entry_of_the_map_is_met_once_over_all_parts(
     assert (marked.met, marked.met_offset_sum) == (len(offsets), sum(offsets))
     assert marked.unknown == 0
     assert marked.superseded == sum(byte.bit_count() for byte in marked.marks)
+
+
+@bounded
+@given(passes(), st.integers(1, 700))
+def test_a_history_is_due_when_the_rule_says_so(a_pass: Pass, chunk_bytes: int) -> None:
+    marked = a_pass.marked(a_pass.indexed(chunk_bytes=chunk_bytes))
+
+    history, now_ms = a_pass.bounds.history, a_pass.bounds.now_ms
+    moments = [
+        due_ms_of(sorted(records), history, now_ms)
+        for records in a_pass.plain_map().records.values()
+    ]
+    assert marked.due_ms == min(moments, default=LONG_MAX)
 
 
 @bounded
@@ -192,9 +209,14 @@ def test_a_second_pass_finds_nothing_to_do_until_a_horizon_passes(a_pass: Pass) 
     indexed = a_pass.indexed()
     size, has_versions = first.totals.entries // 8 + 1, a_pass.bounds.strategy.has_versions
     marked = Marked(bytearray(size), bytearray(size) if has_versions else None)
+    left = replace(first.as_indexed, history=indexed.history, now_ms=indexed.now_ms)
+    # Counts are those of what the first pass has left.
+    counted = left if indexed.history.keeps_more else indexed
+    offset_map, history = a_pass.whole_map(counted)
     marked.set_of(
-        first.as_indexed,
-        a_pass.whole_map(indexed),
+        left,
+        offset_map,
+        history=history,
         start_offset=a_pass.start_offset,
         end_offset=a_pass.bounds.end_offset,
     )

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from cleaner.passes.mark import DirtySection, Marked, marks_bytes
+from cleaner.passes.dirty_section import DirtySection
+from cleaner.passes.mark import Marked
+from cleaner.passes.memory import marks_bytes
 from cleaner.passes.rewrite import Rewriting
 from cleaner.passes.verify_pass import VerificationFailed
 from storage.formats.compaction_strategy import Ranking
@@ -89,7 +91,7 @@ def _judge_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
 
 def _raise_nothing(patch: pytest.MonkeyPatch) -> None:
     """Dirty records win over clean ones that outrank them."""
-    patch.setattr("cleaner.passes.mark.raise_keys", lambda *_, **__: None)
+    patch.setattr("cleaner.passes.key_parts.raise_keys", lambda *_, **__: None)
 
 
 def _play_all(seeds: Iterable[int]) -> None:

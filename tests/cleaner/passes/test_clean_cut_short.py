@@ -44,10 +44,10 @@ def test_each_group_is_swapped_in_as_soon_as_it_is_recopied() -> None:
         def cleaning(self) -> Watched:
             return self
 
-        def swap(self, sources, cleaned, *, generation, clean_offset) -> None:  # type: ignore[no-untyped-def]
+        def swap(self, sources, cleaned, *, clean_offset, **others) -> None:  # type: ignore[no-untyped-def]
             staged = [name for name in log.files() if name.endswith(".log.cleaned")]
             assert len(staged) == len(cleaned) == 1
-            swap(sources, cleaned, generation=generation, clean_offset=clean_offset)
+            swap(sources, cleaned, clean_offset=clean_offset, **others)
             swaps.append((sources[0].base_offset, clean_offset))
 
     log.log, real = Watched(), log.log  # type: ignore[assignment]

@@ -11,7 +11,7 @@ import pytest
 from cleaner.inspect.verify_keys import verify_keys
 from cleaner.kernel.kernel import SLOT_BYTES
 from cleaner.pacing.settings import CleanerSettings
-from cleaner.passes.mark import map_beside_marks, marks_bytes
+from cleaner.passes.memory import map_beside_marks, marks_bytes
 from cleaner.rules.pick import Reason
 from cleaner.rules.record_verdict import Verdict
 from protocol.records.record import Headers

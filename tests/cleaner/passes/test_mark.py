@@ -10,16 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.kernel.kernel import OffsetMap
+from cleaner.passes.dirty_section import dirty_section
 from cleaner.passes.index import IndexedSegment, SegmentIndex
-from cleaner.passes.mark import (
-    KeyParts,
-    Marked,
-    Part,
-    dirty_section,
-    mark_window,
-    marks_bytes,
-    windows,
-)
+from cleaner.passes.key_parts import KeyParts, Part
+from cleaner.passes.mark import Marked, mark_window
+from cleaner.passes.memory import marks_bytes, windows
 from cleaner.passes.verify_pass import PassVerifier
 from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of

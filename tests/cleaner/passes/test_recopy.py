@@ -8,7 +8,8 @@ import pytest
 
 from cleaner.kernel.kernel import BatchFilter
 from cleaner.passes.index import IndexedSegment, SegmentIndex
-from cleaner.passes.mark import Marked, marks_bytes
+from cleaner.passes.mark import Marked
+from cleaner.passes.memory import marks_bytes
 from cleaner.passes.recopy import Recopy, cleaned_rows
 from cleaner.rules.step import SegmentSummary
 from protocol.wire.numbers import Offset

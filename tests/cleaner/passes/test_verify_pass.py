@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import cleaner.passes.mark
+import cleaner.passes.key_parts
 import cleaner.passes.recopy
 from cleaner.kernel.kernel import BatchFilter, OffsetMap, map_keys
 from cleaner.passes.mark import Marked
@@ -249,7 +249,7 @@ def test_a_wrong_map_replaces_nothing(
 
     log = log_of_all_kinds()
     before = log.records()
-    monkeypatch.setattr(cleaner.passes.mark, "map_keys", wrong)
+    monkeypatch.setattr(cleaner.passes.key_parts, "map_keys", wrong)
 
     with pytest.raises(VerificationFailed, match=reason):
         log.execute(log.plan())

@@ -36,6 +36,7 @@ class State:
     last_stable_offset: Offset
     high_watermark: Offset
     log_end_offset: Offset
+    has_history: bool = False
 
 
 def row(index: int, *, appended_ms: int = 0, horizon_ms: int = -1, size: int = 100) -> SegmentRow:

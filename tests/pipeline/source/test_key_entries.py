@@ -8,8 +8,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import IndexedSegment
-from cleaner.passes.mark import DirtySection, Marked
+from cleaner.passes.mark import Marked
 from pipeline.source.key_entries import (
     ORDINAL_MASK,
     ORDINAL_SHIFT,

@@ -42,6 +42,7 @@ MANIFESTS = st.builds(
     truncate_to=INT64,
     has_aborted_file=st.booleans(),
     has_unfinished_pass=st.booleans(),
+    has_history=st.booleans(),
     has_foreign_states=st.booleans(),
     copy_id=st.none() | st.uuids().filter(lambda each: each.int != 0),
     copied_from=st.none() | st.uuids().filter(lambda each: each.int != 0),

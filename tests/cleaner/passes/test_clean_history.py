@@ -1,0 +1,228 @@
+"""Passes over a log that keeps older values: what they drop, when they run, and what they leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cleaner.inspect.key_search import find_key
+from cleaner.inspect.verify_keys import verify_keys
+from cleaner.rules.pick import Reason
+from protocol.records.record_batch import Record, build_batch
+from storage.files.paths import KEYS
+from storage.formats.config_property import LONG_MAX
+from storage.formats.key_sidecar import KeySidecar
+from storage.formats.log_config import LogConfig
+from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, identity, meter_of
+from tests.harness.log_builder import valid
+from tests.harness.table_digest import digest_of
+
+HOUR_MS = 3_600_000
+THREE_VERSIONS = replace(CONFIG, compaction_versions=3)
+THINNED = replace(CONFIG, compaction_thinning="all for 1h, one per 1h for 1d")
+AT_NINE_MS = 20_000 * 24 * HOUR_MS + 9 * HOUR_MS
+
+
+def thinned_log(config: LogConfig = THINNED) -> CompactedLog:
+    """Returns an empty log at nine in the morning."""
+    log = CompactedLog(config)
+    log.now_ms = AT_NINE_MS
+    return log
+
+
+def append(log: CompactedLog, key: bytes, value: bytes | None, *, ago_ms: int = 0) -> None:
+    record = Record(offset=0, timestamp=log.now_ms - ago_ms, key=key, value=value)
+    log.append_batch(valid(build_batch([record])))
+
+
+def offsets(log: CompactedLog) -> list[int]:
+    return [offset for offset, _, _ in log.pairs()]
+
+
+def test_the_last_values_of_each_key_stay() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(5):
+        append(log, b"a", b"%d" % number)
+    append(log, b"b", b"0")
+
+    report = log.clean()
+
+    assert offsets(log) == [2, 3, 4, 5]
+    assert report.history == "the last 3 values"
+    append(log, b"a", b"5")
+    log.clean()
+    assert offsets(log) == [3, 4, 5, 6]
+
+
+def test_older_values_do_not_change_the_digest() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(5):
+        append(log, b"a", b"%d" % number)
+    log.roll()
+    before = digest_of(log)
+
+    log.clean()
+
+    assert digest_of(log).digest == before.digest
+    assert digest_of(log).keys == 1
+
+
+def test_a_deletion_ends_the_history_at_once_and_nothing_comes_back_when_it_goes() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    append(log, b"a", b"0")
+    append(log, b"a", b"1")
+    append(log, b"x", b"0")
+    log.clean()
+    append(log, b"a", None)
+    append(log, b"x", b"1")
+
+    log.clean()
+    assert offsets(log) == [2, 3, 4]
+    append(log, b"a", b"2")
+    append(log, b"x", b"2")
+    log.clean()
+    assert offsets(log) == [2, 3, 4, 5, 6]
+
+    log.now_ms += CONFIG.delete_retention_ms
+    assert log.clean_until_idle() == 1
+    assert offsets(log) == [2, 4, 5, 6]
+
+
+def test_values_that_have_grown_old_go_without_new_records_and_no_pass_runs_before() -> None:
+    log = thinned_log()
+    for minute in range(3):
+        append(log, b"a", b"%d" % minute, ago_ms=(50 - minute) * 60_000)
+    append(log, b"b", b"0")
+    report = log.clean()
+    assert offsets(log) == [0, 1, 2, 3]
+    # The hour before nine is wholly older than an hour at ten.
+    assert report.history_due_ms == AT_NINE_MS + HOUR_MS
+
+    log.now_ms = AT_NINE_MS + HOUR_MS - 1
+    assert log.assess().reason is None
+    assert log.assess().wake_ms == AT_NINE_MS + HOUR_MS
+    log.now_ms += 1
+    assert log.assess().reason is Reason.HISTORY_DUE
+    assert log.clean_until_idle() == 1
+    assert offsets(log) == [2, 3]
+
+
+def test_a_log_in_which_no_value_can_go_any_more_is_never_due() -> None:
+    log = thinned_log()
+    append(log, b"a", b"0", ago_ms=30 * HOUR_MS)
+    append(log, b"a", b"1", ago_ms=2 * HOUR_MS)
+    append(log, b"b", b"0")
+    log.clean()
+
+    log.now_ms += 2 * 24 * HOUR_MS
+    log.clean_until_idle()
+
+    assert offsets(log) == [1, 2]
+    assert log.assess().history_due_ms == LONG_MAX
+
+
+def test_the_value_with_which_the_history_begins_stays() -> None:
+    log = thinned_log()
+    for days in (5, 4, 3):
+        append(log, b"a", b"%d" % days, ago_ms=days * 24 * HOUR_MS)
+    append(log, b"a", b"now")
+
+    log.clean()
+
+    assert offsets(log) == [2, 3]
+
+
+def test_a_lower_number_applies_to_keys_without_new_records_too() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(3):
+        append(log, b"a", b"%d" % number)
+    append(log, b"b", b"0")
+    log.clean()
+    assert log.assess().reason is None
+
+    log.log.update_config(replace(THREE_VERSIONS, compaction_versions=2))
+
+    assert log.assess().reason is Reason.HISTORY_DUE
+    assert log.clean_until_idle() == 1
+    assert offsets(log) == [1, 2, 3]
+
+
+def test_without_a_history_the_next_pass_leaves_one_value_a_key_and_the_log_forgets_it() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(3):
+        append(log, b"a", b"%d" % number)
+    append(log, b"b", b"0")
+    log.clean()
+    assert log.log.has_history
+    (note,) = verify_keys(log.fs, identity(), map_bytes=1 << 20)
+    assert "it keeps older values" in note.text
+
+    log.log.update_config(CONFIG)
+    log.reopen(is_clean=True)
+    assert log.log.has_history
+    assert log.clean_until_idle() == 1
+
+    assert offsets(log) == [2, 3]
+    assert not log.log.has_history
+    log.reopen(is_clean=False)
+    assert not log.log.has_history
+    assert not verify_keys(log.fs, identity(), map_bytes=1 << 20)
+
+
+def test_after_a_start_a_log_is_judged_once_and_one_without_older_values_never() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    append(log, b"a", b"0")
+    append(log, b"b", b"0")
+    log.reopen(is_clean=True)
+    assert log.assess().history_due_ms == LONG_MAX
+    log.clean()
+
+    log.reopen(is_clean=True)
+
+    assert log.assess().reason is Reason.HISTORY_DUE
+    report = log.execute(log.plan(requested=False))
+    assert (report.sweeps, report.groups) == (True, 0)
+    assert log.assess().reason is None
+
+
+def test_sidecars_get_timestamps_when_values_are_thinned_and_lose_them_after_it() -> None:
+    log = CompactedLog()
+    append(log, b"a", b"0")
+    append(log, b"b", b"0")
+    log.clean()
+    assert kinds_of_sidecars(log) == {"offset"}
+
+    log.log.update_config(THINNED)
+    append(log, b"a", b"1")
+    assert log.clean().sidecars_built > 0
+    assert kinds_of_sidecars(log) == {"offset with timestamps"}
+
+    log.log.update_config(CONFIG)
+    log.clean()
+    assert kinds_of_sidecars(log) == {"offset"}
+
+
+def kinds_of_sidecars(log: CompactedLog) -> set[str]:
+    names = [name for name in log.files() if name.endswith(KEYS)]
+    assert names
+    return {
+        KeySidecar.open_any(log.fs, f"{DIRECTORY}/{name}").header.strategy.text for name in names
+    }
+
+
+def test_the_fate_of_a_key_says_which_older_values_stay() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(5):
+        append(log, b"a", b"%d" % number)
+    view = log.log.cleaning_view(as_if_rolled=True)
+    meter = meter_of(log.log, view.generation)
+
+    found = find_key(view, b"a", log.settings, meter=meter, now_ms=log.now_ms)
+
+    assert [each.is_older_value for each in found.records] == [False, False, True, True, False]
+    assert [each.superseded_by for each in found.records] == [4, 4, None, None, None]
+    assert found.fate == (
+        "2 superseded records go with the first pass that reaches offset 4;"
+        " the log is clean up to 0",
+        "2 older values stay beside its last one: the topic keeps of each key the last 3 values",
+        "its last value, at offset 4, stays",
+    )
