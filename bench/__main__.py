@@ -24,6 +24,7 @@ from bench.base.figure import Figure
 from bench.cleaner.aborted import aborted_figures
 from bench.cleaner.cleaning import pass_figures
 from bench.cleaner.copy_runs import copy_figures
+from bench.cleaner.history import history_figures
 from bench.cleaner.kernel import kernel_figures
 from bench.cleaner.latency_guard import latency_guard_figures
 from bench.cleaner.many_keys import many_keys_figures
@@ -87,6 +88,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "verified": verification_figures,
     "many_keys": many_keys_figures,
     "mostly_clean": mostly_clean_figures,
+    "history": history_figures,
     "strategies": strategy_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,

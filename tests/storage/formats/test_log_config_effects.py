@@ -45,6 +45,8 @@ SHOWN_ELSEWHERE = {
     "compaction.unkeyed.records": "tests/cleaner/passes/test_clean.py",
     "compaction.strategy": "tests/server/test_strategies.py",
     "compaction.strategy.header": "tests/server/test_strategies.py",
+    "compaction.versions": "tests/cleaner/passes/test_clean_history.py",
+    "compaction.thinning": "tests/cleaner/passes/test_clean_history.py",
     "compaction.hold.groups": "tests/server/coordination/groups/test_holds.py",
     "compaction.hold.max.ms": "tests/server/coordination/groups/test_holds.py",
     "retention.ms": "tests/storage/log/test_retention.py",
