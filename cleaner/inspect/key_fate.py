@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import assess
 from cleaner.rules.step import Decision, KeyHit
 from cleaner.rules.text import count_text, duration_text, moment_text
+from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import UNKNOWN
 from storage.log.cleaning_view import CleaningView
+
+
+class OlderValues(NamedTuple):
+    """The records of a key that stay beside its last one."""
+
+    offsets: frozenset[int] = frozenset()
+    due_ms: int = LONG_MAX
+    """When the first of them may have to go by the clock; LONG_MAX: never."""
+
+
+NO_OLDER_VALUES = OlderValues()
 
 
 def fate(
     view: CleaningView,
     hits: Sequence[KeyHit],
     last: KeyHit | None,
-    older: Container[int],
+    older: OlderValues,
     count: int,
     now_ms: int,
     hold: Hold,
@@ -27,7 +40,7 @@ def fate(
         view: the log, `as_if_rolled`.
         hits: the last records of the key, by offset.
         last: the key's current record: it outranks the other hits in no open or aborted transaction.
-        older: the offsets of those that stay beside it.
+        older: those that stay beside it.
         count: number of records of the key; more than `hits` if that list was cut.
         hold: which tombstones stay.
     """
@@ -44,7 +57,9 @@ def fate(
         lost = [
             hit
             for hit in hits
-            if hit is not last and hit.decision in COUNTING_DECISIONS and hit.offset not in older
+            if hit is not last
+            and hit.decision in COUNTING_DECISIONS
+            and hit.offset not in older.offsets
         ]
         outranked = [hit.offset for hit in lost if hit.offset > last.offset]
         superseded = count - len(hits) + len(lost) - len(outranked)
@@ -59,13 +74,8 @@ def fate(
                 f" {outranked[-1]} and does not end there: by {view.config.strategy}, the record at"
                 f" offset {last.offset} is the key's last value"
             )
-        stay = sum(hit.offset in older for hit in hits)
-        if stay:
-            verb = "stays" if stay == 1 else "stay"
-            yield (
-                f"{count_text(stay, 'older value')} {verb} beside its last one: the topic keeps of"
-                f" each key {view.config.history}"
-            )
+        if older.offsets:
+            yield _fate_of_older(older, str(view.config.history))
         yield from _fate_of_last(view, last, now_ms, hold)
     if undecided:
         producers = ", ".join(
@@ -84,6 +94,16 @@ COUNTING_DECISIONS = (None, Decision.COMMITTED)
 
 def _records(count: int, kind: str) -> str:
     return f"1 {kind}record goes" if count == 1 else f"{count} {kind}records go"
+
+
+def _fate_of_older(older: OlderValues, history: str) -> str:
+    count = len(older.offsets)
+    verb = "stays" if count == 1 else "stay"
+    return (
+        f"{count_text(count, 'older value')} {verb} beside its last one: the topic keeps of each key"
+        f" {history}"
+        + (f"; one may go at {moment_text(older.due_ms)}" if older.due_ms < LONG_MAX else "")
+    )
 
 
 def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> Iterator[str]:

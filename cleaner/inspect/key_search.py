@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from cleaner.inspect.key_fate import COUNTING_DECISIONS, fate
+from cleaner.inspect.key_fate import COUNTING_DECISIONS, NO_OLDER_VALUES, OlderValues, fate
 from cleaner.inspect.sidecar_search import SidecarMismatch, SidecarSearch
 from cleaner.kernel.find_key import KeyFinder
 from cleaner.kernel.kernel import siphash128
@@ -20,7 +20,7 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
-from cleaner.rules.history import PastRecord, older_values
+from cleaner.rules.history import PastRecord, due_ms_of, older_values
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.latest import wins
 from cleaner.rules.step import Decision, KeyHit, ReadStep
@@ -182,25 +182,27 @@ def _assume_committed(hit: KeyHit, clean_offset: int) -> KeyHit:
 
 def _older_values(
     counting: Sequence[KeyHit], history: CompactionHistory, now_ms: int
-) -> frozenset[int]:
-    """Returns the offsets of the hits that stay beside the last one."""
+) -> OlderValues:
+    """Returns the hits that stay beside the last one."""
     if not history.keeps_more:
-        return frozenset()
+        return NO_OLDER_VALUES
     past = [PastRecord(hit.offset, hit.timestamp, hit.value_bytes is None) for hit in counting]
-    stay = older_values(past, history, now_ms)
-    return frozenset(each.offset for each in stay)
+    return OlderValues(
+        offsets=frozenset(each.offset for each in older_values(past, history, now_ms)),
+        due_ms=due_ms_of(past, history, now_ms),
+    )
 
 
 def _records(
     rows: Sequence[SegmentRow],
     hits: Sequence[KeyHit],
     last: KeyHit | None,
-    older: Container[int],
+    older: OlderValues,
 ) -> Iterator[KeyRecord]:
     bases = [row.base_offset for row in rows]
     for hit in hits:
         row = rows[bisect_right(bases, hit.offset) - 1]
-        is_older_value = hit.offset in older
+        is_older_value = hit.offset in older.offsets
         yield KeyRecord(
             hit=hit,
             segment_base_offset=row.base_offset,

@@ -226,3 +226,15 @@ def test_the_fate_of_a_key_says_which_older_values_stay() -> None:
         "2 older values stay beside its last one: the topic keeps of each key the last 3 values",
         "its last value, at offset 4, stays",
     )
+
+
+def test_the_fate_of_a_key_says_when_an_older_value_may_go() -> None:
+    log = thinned_log()
+    append(log, b"a", b"0", ago_ms=50 * 60_000)
+    append(log, b"a", b"1", ago_ms=40 * 60_000)
+    view = log.log.cleaning_view(as_if_rolled=True)
+    meter = meter_of(log.log, view.generation)
+
+    found = find_key(view, b"a", log.settings, meter=meter, now_ms=log.now_ms)
+
+    assert found.fate[0].endswith("one may go at 2024-10-04 10:00:00 UTC")
