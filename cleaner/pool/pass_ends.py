@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,9 @@ _log = logging.getLogger("cleaner.pool.pool")
 class PassEnds:
     """The results of each partition's last pass. Owned by the pool."""
 
-    __slots__ = ("_clock", "_last_reports", "_probe", "_quarantine")
+    __slots__ = (
+        "_cancelled_until", "_clock", "_last_reports", "_probe", "_quarantine", "_rest_seconds",
+    )  # fmt: skip
 
     def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
         # Constant after construction.
@@ -39,7 +42,10 @@ class PassEnds:
         self._quarantine = Quarantine(
             rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
         )
+        self._rest_seconds = settings.retry_backoff_ms / 1000
         self._last_reports: dict[TopicPartition, PassReport] = {}
+        self._cancelled_until: dict[TopicPartition, float] = {}
+        """Until when a partition rests whose pass an operator has cancelled, in monotonic seconds."""
 
     @property
     def last_reports(self) -> Mapping[TopicPartition, PassReport]:
@@ -52,12 +58,21 @@ class PassEnds:
         return self._quarantine.entries()
 
     def is_resting(self, partition: TopicPartition) -> bool:
-        """Returns whether the partition is in quarantine and its retry is not due yet."""
-        return self._quarantine.is_resting(partition, now=self._clock.monotonic())
+        """Returns whether the partition is in quarantine and its retry is not due yet, or its pass was
+        cancelled just now."""
+        now = self._clock.monotonic()
+        is_cancelled = self._cancelled_until.get(partition, now) > now
+        return is_cancelled or self._quarantine.is_resting(partition, now=now)
 
     def next_retry_at(self) -> float:
         """Returns when the next retry is due, in monotonic seconds; inf if no partition rests."""
-        return self._quarantine.next_retry_at(now=self._clock.monotonic())
+        now = self._clock.monotonic()
+        rests = (moment for moment in self._cancelled_until.values() if moment > now)
+        return min(self._quarantine.next_retry_at(now=now), min(rests, default=math.inf))
+
+    def cancelled(self, partition: TopicPartition) -> None:
+        """Keep the workers off a partition whose pass an operator cancels, for a while."""
+        self._cancelled_until[partition] = self._clock.monotonic() + self._rest_seconds
 
     def completed(self, partition: TopicPartition, report: PassReport) -> None:
         """Record that a pass has completed."""
@@ -107,8 +122,9 @@ class PassEnds:
         """Forget partitions that are gone."""
         for partition in self._quarantine.missing_from(present):
             self._release(partition)
-        for partition in [each for each in self._last_reports if each not in present]:
-            del self._last_reports[partition]
+        for known in (self._last_reports, self._cancelled_until):
+            for partition in [each for each in known if each not in present]:
+                del known[partition]
 
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):

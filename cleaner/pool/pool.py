@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import TypeVar
 
 from cleaner.inspect.dry_run import DryRun
@@ -35,8 +35,8 @@ from cleaner.pacing.throttle import Throttle
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
-from cleaner.pool.runner import Runner, RunningPass
-from cleaner.pool.status import PoolStatus, Task
+from cleaner.pool.runner import CANCELLED, Runner, RunningPass
+from cleaner.pool.status import PoolStatus, RunningStatus, Task
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -49,6 +49,7 @@ from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
+from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -142,6 +143,20 @@ class CleanerPool:
             where=lambda log: _is_paused(paused, log) and not _is_paused(before, log),
         )
         self._workers.wake()
+
+    def cancel(self, partitions: Container[TopicPartition]) -> list[RunningStatus]:
+        """Stop the tasks over these partitions, within a chunk. Returns them.
+
+        What a pass has swapped stays. The workers take such a log again after a rest.
+        """
+        running = [
+            each for each in self._runner.running.values() if each.log.topic_partition in partitions
+        ]
+        stopped = [each.status() for each in running]
+        for each in running:
+            self._ends.cancelled(each.log.topic_partition)
+            each.halt(CANCELLED)
+        return stopped
 
     async def clean_now(
         self,

@@ -50,6 +50,7 @@ READ_TRIES = 5
 """How many times a task that only reads is tried if a pass or retention removes segments meanwhile."""
 
 BROKER_STOPS = "the broker is stopping"
+CANCELLED = "it was cancelled"
 
 
 @loop_thread

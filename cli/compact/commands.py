@@ -1,6 +1,7 @@
 """`kompakt compact ...`: inspects and controls the cleaner of a running broker over HTTP.
 
-`command_end.py` lists the exit codes. After Ctrl-C a cleaning pass continues in the broker.
+`command_end.py` lists the exit codes. After Ctrl-C a cleaning pass continues in the broker; `cancel`
+stops it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def now(
 ) -> None:
     """Roll the active segment of TOPIC[-N], clean it now, and wait until that is done.
 
-    Ignores the dirty ratio, but respects min.compaction.lag.ms. Ctrl-C leaves the pass running.
+    Ignores the dirty ratio, but respects min.compaction.lag.ms. Ctrl-C leaves the pass running;
+    `cancel` stops it.
     """
     from cli.compact.follow import clean_now
 
@@ -145,6 +147,19 @@ def history(
     from cli.compact.history import show_history
 
     run(lambda: show_history(url, target, limit=limit, as_json=as_json))
+
+
+@app.command()
+@with_access
+def cancel(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Stop what the cleaner does with TOPIC[-N], or was asked to do: passes, plans, digests.
+
+    A pass stops within a chunk and keeps the segments that it has already swapped; nothing else
+    changes. After half a minute the cleaner may start again: `pause` keeps it off.
+    """
+    from cli.compact.output import print_cancelled
+
+    run(lambda: _ask(url, print_cancelled, "POST", "/cancel", target, as_json=as_json))
 
 
 @app.command()

@@ -306,6 +306,16 @@ def print_explanations(answer: Json) -> None:
             typer.echo(f"     -> {finding['remedy']}")
 
 
+def print_cancelled(answer: Json) -> None:
+    """Print what was stopped."""
+    for each in answer["cancelled"]:
+        what = f"{each['task'].replace('-', ' ')} ({reason_text(each)})"
+        state = "" if each["was_running"] else ", which had not begun"
+        typer.echo(f"{name_of(each)}: stopped {what}{state}")
+    if not answer["cancelled"]:
+        typer.echo("nothing was running")
+
+
 def print_paused(paused: Json) -> None:
     """Print what is paused."""
     if paused["everything_since_ms"] is not None:

@@ -10,8 +10,9 @@ from cleaner.inspect.log_digest import stable_end
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
+from cleaner.pool.status import Task
 from server.admin.compaction_jobs import CompactionJobs, Job
-from server.admin.compaction_json import guard_json, status_json
+from server.admin.compaction_json import cancelled_json, guard_json, status_json
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
@@ -120,6 +121,18 @@ class Compaction:
             logs,
             lambda log, on_start: clean_now(log, despite_pause=force, on_start=on_start),
         )
+
+    def cancel(self, logs: list[PartitionLog]) -> Json:
+        """Stop what runs over logs or waits to, within a chunk. Returns what was stopped, as JSON."""
+        partitions = {log.topic_partition for log in logs}
+        running = self.pool.cancel(partitions)
+        # The pool has stopped all others, but a search claims no log.
+        others = [
+            (job, part)
+            for job, part in self.jobs.cancel(partitions)
+            if part.running is None or part.running.task is Task.SEARCH
+        ]
+        return cancelled_json(running, others)
 
     def plan(self, logs: list[PartitionLog]) -> Job:
         """Start a job that finds out what `clean_now` would do.

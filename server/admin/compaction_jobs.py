@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass, field
 
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
 from cleaner.pacing.meter import CleaningAborted
-from cleaner.pool.runner import RunningPass
+from cleaner.pool.runner import CANCELLED, RunningPass
 from cleaner.rules.report import PassReport
 from server.runtime.part_state import PartState
 from server.runtime.tasks import spawn
@@ -30,8 +30,6 @@ _log = logging.getLogger("server.admin.compaction_jobs")
 
 FINISHED_MAX = 200
 """The number of finished jobs that are kept for clients to read."""
-
-CANCELLED = "it was cancelled"
 
 Outcome = PassReport | DryRun | KeyHistory | LogDigest
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
@@ -94,6 +92,18 @@ class CompactionJobs:
     def get(self, job_id: int) -> Job | None:
         """Returns a job; None if there never was one, or it ended long ago."""
         return self._jobs.get(job_id)
+
+    def cancel(self, partitions: Container[TopicPartition]) -> list[tuple[Job, Part]]:
+        """Stop the parts of jobs over these partitions. Returns those that had not ended."""
+        stopped = [
+            (job, part)
+            for job in self._jobs.values()
+            for part in job.parts
+            if part.topic_partition in partitions and not part.state.is_end
+        ]
+        for _, part in stopped:
+            part.cancel()
+        return stopped
 
     def begin(self, kind: str, logs: Iterable[PartitionLog], work: Work) -> Job:
         """Start a job that does `work` on each log."""

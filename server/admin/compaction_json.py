@@ -115,6 +115,29 @@ def report_json(report: PassReport) -> Json:
     }
 
 
+def cancelled_json(running: Iterable[RunningStatus], others: Iterable[tuple[Job, Part]]) -> Json:
+    """Returns the tasks that were stopped: those of the pool, and other parts of jobs."""
+    stopped: list[Json] = [
+        {
+            **partition_json(each.topic_partition),
+            "task": each.task.value,
+            "reason": each.reason,
+            "was_running": True,
+        }
+        for each in running
+    ]
+    stopped += [
+        {
+            **partition_json(part.topic_partition),
+            "task": job.kind,
+            "reason": "REQUESTED",
+            "was_running": part.running is not None,
+        }
+        for job, part in others
+    ]
+    return {"cancelled": stopped}
+
+
 def plan_json(dry_run: DryRun) -> Json:
     """Returns what a pass would do: its report, and which records of each segment it drops and why."""
     groups = dry_run.report.group_reports

@@ -8,6 +8,7 @@ GET    /v1/compaction/jobs/<id>            a job's progress and result
 DELETE /v1/compaction/jobs/<id>            stop it
 and for <where> = /v1/compaction/topics/<topic> or .../topics/<topic>/partitions/<n>
 POST   <where>/now?force=true              202 and a job that cleans it
+POST   <where>/cancel                      stop what runs over it, or waits to
 POST   <where>/plan                        202 and a job that finds out what `now` would do
 POST   <where>/pause | resume
 GET    <where>/explain                     why it is not being compacted, and how to change that
@@ -77,6 +78,7 @@ class CompactionRoutes:
         for where in WHERES:
             routes += [
                 web.post(where + "/now", refusals_as_json(self._now)),
+                web.post(where + "/cancel", refusals_as_json(self._cancel_all)),
                 web.post(where + "/plan", refusals_as_json(self._plan)),
                 web.post(where + "/find-key", refusals_as_json(self._find_key)),
                 web.post(where + "/digest", refusals_as_json(self._digest)),
@@ -107,6 +109,12 @@ class CompactionRoutes:
         return await accepted(
             compaction.clean_now(compaction.logs_of(topic, partition), force=force), self._answers
         )
+
+    async def _cancel_all(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
+        assert topic is not None
+        answer = compaction.cancel(compaction.logs_of(topic, partition))
+        return await self._answers.of(answer)
 
     async def _plan(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)

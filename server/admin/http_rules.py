@@ -56,6 +56,7 @@ RENEW = HttpRule(EXCHANGE.permissions)
 
 _OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
     ("POST", "/now"): ALTER,
+    ("POST", "/cancel"): ALTER,
     ("POST", "/plan"): DESCRIBE,
     ("POST", "/find-key"): READ,
     ("POST", "/digest"): READ,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,15 @@ from tests.harness.compacted_log import CompactedLog
 from tests.harness.topics_world import FixedClock
 
 ORDERS = TopicPartition("orders", 3)
+
+
+class MovedClock(FixedClock):
+    """A clock that a test moves."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture
@@ -49,6 +59,22 @@ def test_a_failed_partition_rests_until_a_pass_completes(ends: PassEnds, probe: 
         "released orders",
         "completed orders",
     ]
+
+
+def test_a_partition_whose_pass_was_cancelled_rests_for_a_while_and_is_not_in_quarantine(
+    probe: Recorder,
+) -> None:
+    clock = MovedClock()
+    ends = PassEnds(SETTINGS, clock=clock, probe=probe)
+    rest = SETTINGS.retry_backoff_ms / 1000
+
+    ends.cancelled(ORDERS)
+
+    assert (ends.is_resting(ORDERS), ends.quarantined) == (True, ())
+    assert ends.next_retry_at() == clock.monotonic() + rest
+    clock.seconds += rest
+    assert not ends.is_resting(ORDERS)
+    assert ends.next_retry_at() == math.inf
 
 
 def test_a_pass_that_was_stopped_is_told_and_no_failure(ends: PassEnds, probe: Recorder) -> None:

@@ -47,6 +47,38 @@ async def test_a_stop_ends_a_throttled_pass_at_once_and_nothing_is_lost(house: H
     assert staged_files(log) == []
 
 
+async def test_a_cancelled_pass_ends_at_once_and_the_workers_leave_its_log_alone_for_a_while(
+    house: House,
+) -> None:
+    log, other = house.log(), house.log("others")
+    for each in (log, other):
+        for number in range(50):
+            house.append(each, (b"%d" % (number % 5), b"v" * 100_000))
+        each.roll(house.clock.wall_ms)
+    pool = house.pool(SLOW)
+    async with running(pool):
+        await until(lambda: bool(pool.status().running))
+        (first,) = pool.status().running
+
+        (stopped,) = pool.cancel({first.topic_partition})
+
+        assert stopped.topic_partition == first.topic_partition
+        await until(
+            lambda: (
+                {each.topic_partition for each in pool.status().running}.isdisjoint(
+                    {first.topic_partition}
+                )
+                and bool(pool.status().running)
+            )
+        )
+        (second,) = pool.status().running
+        assert second.topic_partition != first.topic_partition
+        assert pool.cancel({first.topic_partition}) == []
+        assert await pool.queue() == []
+    assert len(keys_of(log)) == len(keys_of(other)) == 50
+    assert f"aborted {first.topic_partition.topic}" in house.probe.events
+
+
 async def test_a_stopped_pool_starts_no_pass(house: House) -> None:
     log = house.dirty_log()
     pool = house.pool()

@@ -9,7 +9,13 @@ import pytest
 
 from cleaner.rules.report import PassReport
 from cli.compact.history import print_history
-from cli.compact.output import print_explanations, print_report, print_reports, print_status
+from cli.compact.output import (
+    print_cancelled,
+    print_explanations,
+    print_report,
+    print_reports,
+    print_status,
+)
 from server.admin.compaction_json import report_json
 
 REPORT = PassReport(
@@ -181,3 +187,32 @@ def test_an_explanation_says_what_decides_once_and_then_what_changes_it(
         "  2. paused: it is paused",
         "     -> resume it",
     ]
+
+
+def test_cancelled_tasks_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [("clean", "DIRTY", True), ("dry-run", "REQUESTED", False)]
+    cancelled = [
+        {"topic": "orders", "partition": n, "task": task, "reason": reason, "was_running": runs}
+        for n, (task, reason, runs) in enumerate(tasks)
+    ]
+
+    print_cancelled({"cancelled": cancelled})
+    print_cancelled({"cancelled": []})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: stopped clean (dirty)",
+        "orders-1: stopped dry run (requested), which had not begun",
+        "nothing was running",
+    ]
+
+
+def test_a_report_says_which_older_values_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    history = replace(
+        REPORT, history="the last 3 values", history_due_ms=1_795_279_808_607, sweeps=True
+    )
+
+    print_report(report_json(history))
+
+    out = capsys.readouterr().out
+    assert "keeps of each key: the last 3 values; the next older value may go at 2026-11-21" in out
+    assert "judged the older values of all keys" in out

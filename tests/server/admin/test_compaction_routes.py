@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -139,6 +140,29 @@ async def test_status_lists_the_queue_by_urgency_and_what_runs_with_its_progress
         assert (await broker.ask("DELETE", f"/jobs/{job['id']}"))[0] == 200
         (part,) = (await broker.finished(job))["partitions"]
         assert (part["state"], part["error"]) == ("stopped", "it was cancelled")
+
+
+async def test_what_runs_over_a_topic_and_what_waits_to_is_cancelled(tmp_path: Path) -> None:
+    slow = {"log_cleaner_io_max_bytes_per_second": "1", "log_cleaner_latency_guard_enable": "false"}
+    async with steered_broker(tmp_path, **slow) as broker:
+        for topic in ("first", "second"):
+            await broker.served.create(topic, cleanup_policy="compact")
+            await broker.produce_dirty(topic)
+        runs = await broker.post("/topics/first/now")
+        status = await broker.get()
+        while not status["running"]:
+            status = await broker.get()
+        waits = await broker.post("/topics/second/now")
+
+        for topic, job, was_running in (("second", waits, False), ("first", runs, True)):
+            answer = await broker.post(f"/topics/{topic}/cancel")
+            (stopped,) = answer["cancelled"]
+            assert (stopped["topic"], stopped["was_running"]) == (topic, was_running)
+            (part,) = (await broker.finished(job))["partitions"]
+            assert (part["state"], part["error"]) == ("stopped", "it was cancelled")
+
+        assert (await broker.post("/topics/first/cancel")) == {"cancelled": []}
+        assert (await broker.ask("POST", "/topics/nope/cancel"))[0] == 404
 
 
 async def test_a_pause_survives_a_restart_and_refuses_now_unless_forced(tmp_path: Path) -> None:
