@@ -203,6 +203,10 @@ MAX_CLEAN_TIME = Metric.gauge(
 DEAD_THREADS = Metric.gauge(
     "kafka_log_logcleaner_deadthreadcount", "Cleaner workers that have ended."
 )
+STALLED_TASKS = Metric.gauge(
+    "kompakt_cleaner_stalled_tasks",
+    "Cleaning passes and other tasks of the cleaner without progress for log.cleaner.stalled.ms.",
+)
 UNCLEANABLE_PARTITIONS = Metric.gauge(
     "kafka_log_logcleanermanager_uncleanable_partitions_count",
     "Partitions in quarantine, by log directory.",

@@ -238,6 +238,7 @@ class BrokerFacts:
     directories_offline: int
     recovery: RecoveryFacts
     dead_cleaner_workers: int = 0
+    stalled_cleaner_tasks: int = 0
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By coordinator's topic and state (loading, active, failed), the number of partitions."""
     slots_invalidated: int = 0

@@ -342,6 +342,11 @@ class Broker:
         """Number of cleaner workers that ended unexpectedly."""
         return 0 if self._cleaning is None else self._cleaning.dead_workers
 
+    @property
+    def stalled_cleaner_tasks(self) -> int:
+        """Number of passes and other tasks of the cleaner that make no progress."""
+        return 0 if self._cleaning is None else self._cleaning.stalled_tasks
+
     async def start(self) -> None:
         """Recover the logs and serve clients; returns when every listener is open.
 

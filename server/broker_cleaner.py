@@ -94,6 +94,12 @@ class BrokerCleaner:
         """Number of workers that ended unexpectedly."""
         return self._pool.dead_workers
 
+    @property
+    @any_thread
+    def stalled_tasks(self) -> int:
+        """Number of tasks that make no progress."""
+        return self._pool.stalled_tasks
+
     def configure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties."""
         self._pool.configure(config.cleaner_settings())

@@ -195,6 +195,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         + sum(each.offline_reason is not None for each in broker.directories),
         recovery=broker.recovery,
         dead_cleaner_workers=broker.dead_cleaner_workers,
+        stalled_cleaner_tasks=broker.stalled_cleaner_tasks,
         coordinator_partitions=_coordinator_partitions(broker),
         slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),

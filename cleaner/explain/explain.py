@@ -5,7 +5,7 @@ numbers that the cleaner itself decides by (`cleaner/rules/pick.py`).
 
     policy                                    no other obstacle matters
     paused, disk full, quarantined            no pass may begin
-    throttled, waiting                        a pass runs, or waits for a thread
+    stalled, throttled, waiting               a pass runs, or waits for a thread
     open transaction, high watermark, minimum lag, active segment    nothing dirty may be cleaned yet
     ratio, nothing dirty                      it is not worth it yet
     held                                      tombstones stay for a group that lags
@@ -84,6 +84,7 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
         yield _quarantined(situation, situation.quarantined)
     if running is not None:
         if running.task is not Task.LEASE:
+            yield from _stalled(situation, running)
             yield from _throttled(situation, running)
     elif situation.assessment.reason is not None:
         yield from _waiting(situation)
@@ -160,6 +161,21 @@ def _quarantined(situation: Situation, entry: Quarantined) -> Finding:
 
 
 # ---------------------------------------------------------------- held by other passes and budgets
+
+
+def _stalled(situation: Situation, running: RunningStatus) -> Iterator[Finding]:
+    """Yields the finding that a running pass makes no progress, if it does not."""
+    stalled = running.progress.stalled_seconds
+    if stalled * 1000 < situation.pool.stalled_ms:
+        return
+    yield Finding(
+        obstacle=Obstacle.STALLED,
+        text=f"the pass over {running.topic_partition} has made no progress for"
+        f" {duration_text(stalled)}, in phase {running.progress.phase.value}",
+        remedy="see the stack of its thread in the broker's log, and whether the disk answers;"
+        f" kompakt compact cancel {running.topic_partition} ends it as soon as it continues",
+        numbers={"stalled_seconds": round(stalled, 3)},
+    )
 
 
 def _throttled(situation: Situation, running: RunningStatus) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ class Obstacle(enum.Enum):
     PAUSED = "paused"
     DISK_FULL = "disk_full"
     QUARANTINED = "quarantined"
+    STALLED = "stalled"
     THROTTLED = "throttled"
     WAITING = "waiting"
     OPEN_TRANSACTION = "open_transaction"

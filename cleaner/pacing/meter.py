@@ -76,6 +76,7 @@ class PassMeter:
 
     def check(self) -> None:
         """Raises `CleaningAborted` if the pass must stop or its log has changed."""
+        self.progress.beat()
         if self._sleep(0):
             raise CleaningAborted("asked to stop")
         if self._is_stale():
@@ -83,6 +84,7 @@ class PassMeter:
 
     def _nap(self, seconds: float) -> bool:
         """Sleep for the throttle. Returns True if the pass must stop."""
+        self.progress.beat()
         return self._sleep(seconds) or self._is_stale()
 
     def _pay(self, seconds: float) -> None:

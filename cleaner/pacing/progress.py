@@ -78,6 +78,8 @@ class ProgressSnapshot:
     seconds: float
     """Since it began."""
     throttled_seconds: float
+    stalled_seconds: float
+    """Since it last read or wrote anything, slept for the throttle, or asked whether to stop."""
     eta_seconds: float | None
     """Estimated remaining time at the rates so far; None before the first bytes."""
 
@@ -91,6 +93,7 @@ class PassProgress:
     """The progress of one pass. Written by its thread only."""
 
     __slots__ = (
+        "_beat_at",
         "_clock",
         "_done",
         "_ended_at",
@@ -110,6 +113,7 @@ class PassProgress:
         self._started_at = clock()
         self._entered_at = self._started_at
         """When the current phase began or was resumed."""
+        self._beat_at = self._started_at
         self._ended_at: float | None = None
         self.phase = Phase.WAITING
         self._planned = dict.fromkeys(Phase, 0)
@@ -119,7 +123,11 @@ class PassProgress:
 
     def start(self) -> None:
         """Start counting the time: the pass has a thread now."""
-        self._started_at = self._entered_at = self._clock()
+        self._started_at = self._entered_at = self._beat_at = self._clock()
+
+    def beat(self) -> None:
+        """Note that the pass still works, even if it reads nothing now."""
+        self._beat_at = self._clock()
 
     def end(self) -> None:
         """Stop counting the time: the pass has ended."""
@@ -150,6 +158,7 @@ class PassProgress:
             bytes_planned=sum(each.planned for each in phases),
             seconds=ended_at - self._started_at,
             throttled_seconds=self.throttled_seconds,
+            stalled_seconds=max(ended_at - self._beat_at, 0.0),
             eta_seconds=eta_seconds(phases),
         )
 

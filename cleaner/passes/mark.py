@@ -10,7 +10,7 @@ may be superseded by one at a lower offset. So the map's entries are raised to c
 them, and all segments are one window (docs/design/strategies.md).
 
 Where older values stay (`compaction.versions`, `compaction.thinning`), the map also counts the records
-of its keys, those of the clean section, too, so that marking knows how many come after each one
+of its keys, also in the clean section, so that marking knows how many come after each one
 (docs/design/history.md).
 
 Source: Apache Kafka, Cleaner.java `buildOffsetMap`. There a full map ends a pass early and further

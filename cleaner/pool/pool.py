@@ -37,6 +37,7 @@ from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import CANCELLED, Runner, RunningPass
 from cleaner.pool.status import PoolStatus, RunningStatus, Task
+from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -67,7 +68,7 @@ class CleanerPool:
 
     __slots__ = (
         "_clock", "_ends", "_hold_of", "_logs", "_lookout", "_paused", "_picking", "_probe",
-        "_rehearsing", "_runner", "_workers",
+        "_rehearsing", "_runner", "_watchdog", "_workers",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,7 @@ class CleanerPool:
         self._probe = probe
         self._runner = Runner(settings, clock=clock, probe=probe)
         self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
+        self._watchdog = Watchdog(self._runner)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock, hold_of)
         self._hold_of = hold_of
@@ -105,12 +107,14 @@ class CleanerPool:
         """Start cleaning in the background, with one worker per thread."""
         assert not self._workers.have_started
         self._workers.start()
+        self._watchdog.start()
 
     async def stop(self) -> None:
         """Stop every pass within a chunk, wait until they have ended, and start no more."""
         self._runner.request_stop()
         await self._workers.until_ended()
         await self._runner.drain()
+        self._watchdog.stop()
 
     def configure(self, settings: CleanerSettings) -> None:
         """Apply new settings: the I/O budgets at once, also to running passes, the rest to later passes.
@@ -252,7 +256,7 @@ class CleanerPool:
             )
         if log.has_history or log.config.history.keeps_more:
             raise ValueError(
-                f"{log.topic_partition} keeps older values ({VERSIONS}, {THINNING}) or did so:"
+                f"older values of {log.topic_partition} stay ({VERSIONS}, {THINNING}), or did so:"
                 " only the broker's own cleaner judges them"
             )
         if (running := self._runner.running.get(log.topic_partition)) is not None:
@@ -343,6 +347,12 @@ class CleanerPool:
         """Workers that ended while the pool is running; above 0 only after a bug."""
         return self._workers.dead
 
+    @property
+    @any_thread
+    def stalled_tasks(self) -> int:
+        """Tasks that have made no progress for `log.cleaner.stalled.ms`."""
+        return len(self._watchdog.stalled)
+
     def status(self) -> PoolStatus:
         """Returns what runs, which partitions rest and why, and each partition's last report."""
         return PoolStatus(
@@ -353,6 +363,7 @@ class CleanerPool:
             threads=self._runner.threads,
             rates=self._runner.throttle.rates,
             guard_rate=self._runner.throttle.guard_rate,
+            stalled_ms=self._runner.settings.stalled_ms,
             is_lifted=self._runner.throttle.is_lifted,
         )
 

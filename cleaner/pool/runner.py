@@ -59,6 +59,7 @@ class RunningPass:
 
     __slots__ = (
         "ended", "log", "on_halt", "progress", "reason", "stop", "stopped_because", "task",
+        "thread_id",
     )  # fmt: skip
 
     def __init__(self, log: PartitionLog, task: Task, reason: str, progress: PassProgress) -> None:
@@ -72,6 +73,8 @@ class RunningPass:
         self.ended = asyncio.Event()
         # State.
         self.stopped_because: str | None = None
+        self.thread_id: int | None = None
+        """The thread that executes it; None before that, and for another process's pass."""
         self.on_halt: Callable[[], None] = lambda: None
         """Called on the event loop by `halt`, for tasks without a thread that checks `stop`."""
 
@@ -179,6 +182,13 @@ class Runner:
         return MappingProxyType(self._running)
 
     @property
+    @any_thread
+    def tasks(self) -> tuple[RunningPass, ...]:
+        """All running tasks, with the searches."""
+        # Each copy is one step of the interpreter; tasks may come and go in between.
+        return (*self._running.values(), *self._searches)
+
+    @property
     def threads(self) -> int:
         """How many passes and rehearsals may run at once."""
         return self.settings.threads
@@ -234,7 +244,7 @@ class Runner:
     def request_stop(self) -> None:
         """Stop all running tasks, and all that start later."""
         self.is_stopping = True
-        for running in (*self._running.values(), *self._searches):
+        for running in self.tasks:
             running.halt(BROKER_STOPS)
 
     def check_not_stopping(self) -> None:
@@ -244,7 +254,7 @@ class Runner:
 
     async def drain(self) -> None:
         """Wait until all tasks have ended, and shut the threads down."""
-        for running in (*self._running.values(), *self._searches):
+        for running in self.tasks:
             await running.ended.wait()
         self._executor.shutdown()
         self._search_executor.shutdown()
@@ -348,6 +358,7 @@ class Runner:
     @any_thread
     def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
         """Returns the meter of a task; call it in the task's thread. Raises `CleaningAborted`."""
+        running.thread_id = threading.get_ident()
         running.progress.start()
         log = running.log
         meter = kind(

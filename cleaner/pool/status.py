@@ -49,6 +49,8 @@ class PoolStatus:
     """The limits that the operator has set."""
     guard_rate: float
     """The latency guard's limit in bytes per second; inf while it sets none."""
+    stalled_ms: int
+    """A task without progress for that long has stalled."""
     is_lifted: bool
     """Whether all budgets are lifted because a disk is nearly full."""
 

@@ -3,6 +3,7 @@
     `clean_next` has cleaned a log         call it again at once
     `clean_next` returned a moment         sleep until then, at most for the back-off
     `clean_next` raised an exception       log and count it, and sleep for the back-off
+    the worker ended all the same          log and count it, and start another one
 
 `wake` ends the sleep of all workers, because something has changed.
 """
@@ -58,7 +59,7 @@ class Workers:
     @property
     @any_thread
     def dead(self) -> int:
-        """Workers that ended while the runner runs; above 0 only after a bug."""
+        """Workers that have ended while the runner runs and were not replaced yet."""
         # The copy is one step of the interpreter; workers may come and go meanwhile.
         tasks = list(self._tasks.values())
         return 0 if self._runner.is_stopping else sum(each.done() for each in tasks)
@@ -67,9 +68,22 @@ class Workers:
         """Start the missing workers; surplus workers end once they have no log to clean."""
         for number in range(self._runner.threads):
             if number not in self._tasks:
-                self._tasks[number] = asyncio.get_running_loop().create_task(
-                    self._work(number), name=f"cleaner-{number}"
-                )
+                self._start_one(number)
+
+    def _start_one(self, number: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._work(number), name=f"cleaner-{number}")
+        self._tasks[number] = task
+        task.add_done_callback(lambda ended: self._ended(number, ended))
+
+    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+        """Replace a worker that has ended without having been asked to."""
+        if self._runner.is_stopping or task.cancelled() or self._tasks.get(number) is not task:
+            return
+        _log.error(
+            "cleaner worker %d has ended; another one starts", number, exc_info=task.exception()
+        )
+        self._probe.worker_failed(repr(task.exception()))
+        self._start_one(number)
 
     def wake(self) -> None:
         """Let the workers that sleep look again now."""

@@ -17,6 +17,9 @@ DROPPED = "dropped_"
 DETAILED_REPORTS_MAX = 4
 """Reports of more partitions are printed as a table."""
 
+STALLED_SECONDS = 10.0
+"""A pass without progress for longer is shown as such."""
+
 LEFT_ALIGNED = {"partition", "why", "ended (UTC)", "offsets", "drops", "value", "", "transaction"}
 
 
@@ -383,13 +386,14 @@ def _running(running: Json) -> str:
             f"{name_of(running)}: leased to another process for cleaning ({reason_text(running)})"
         )
     part = progress["bytes_done"] / max(progress["bytes_planned"], 1)
-    left = progress["eta_seconds"]
+    left, stalled = progress["eta_seconds"], progress.get("stalled_seconds", 0.0)
     return (
         f"{name_of(running)}: running {running['task']} ({reason_text(running)}), {part:.0%}"
         f" of {size_text(progress['bytes_planned'])}, {progress['phase']},"
         f" for {duration_text(progress['seconds'])}"
         f" ({duration_text(progress['throttled_seconds'])} throttled)"
         + (f", {duration_text(left)} left" if left is not None else "")
+        + (f"; no progress for {duration_text(stalled)}" if stalled > STALLED_SECONDS else "")
     )
 
 

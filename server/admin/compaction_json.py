@@ -67,6 +67,7 @@ def progress_json(progress: ProgressSnapshot) -> Json:
         "bytes_planned": progress.bytes_planned,
         "seconds": round(progress.seconds, 3),
         "throttled_seconds": round(progress.throttled_seconds, 3),
+        "stalled_seconds": round(progress.stalled_seconds, 3),
         "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds, 3),
     }
 

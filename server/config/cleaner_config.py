@@ -158,6 +158,16 @@ class CleanerConfig:
         unit="ms",
         doc="How long the cleaner waits when no log needs cleaning.",
     )
+    log_cleaner_stalled_ms: int = prop(
+        "log.cleaner.stalled.ms",
+        LONG,
+        default=300_000,
+        at_least=1000,
+        unit="ms",
+        doc="A cleaning pass that makes no progress for this long, because a disk does not answer or for"
+        " a bug, is logged with the stack of its thread, and counted in kompakt_cleaner_stalled_tasks."
+        " Sleeping for the I/O limits is progress. Specific to Kompakt.",
+    )
 
     @property
     def cleans(self) -> bool:
@@ -179,6 +189,7 @@ class CleanerConfig:
             verify=self.log_cleaner_verify_enable,
             keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
+            stalled_ms=self.log_cleaner_stalled_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )
 

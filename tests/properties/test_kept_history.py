@@ -52,7 +52,7 @@ def _count_only_dirty_records(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_one_of_each_old_period(patch: pytest.MonkeyPatch) -> None:
-    """What is older than the last step is not thinned any more."""
+    """What is older than the last step is no longer thinned."""
 
     def levels(history: Any) -> tuple[Level, ...]:
         return tuple(each._replace(is_rest=False) for each in levels_of(history))

@@ -19,7 +19,7 @@ NEVER = float("inf")
 class Bench:
     """One worker, and what its looks return or raise, in order; then they return `NEVER`."""
 
-    def __init__(self, *outcomes: float | Exception | None) -> None:
+    def __init__(self, *outcomes: float | BaseException | None) -> None:
         self._outcomes = list(outcomes)
         self.looks = 0
         self.clock = FixedClock()
@@ -30,7 +30,7 @@ class Bench:
     async def _look(self) -> float | None:
         self.looks += 1
         outcome = self._outcomes.pop(0) if self._outcomes else NEVER
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
@@ -91,3 +91,16 @@ async def test_a_worker_beyond_the_number_of_threads_ends_and_is_not_dead() -> N
         bench.workers.wake()
         await turns()
         assert (bench.looks, bench.workers.dead) == (3, 0)
+
+
+class Ended(BaseException):
+    """What no worker survives."""
+
+
+async def test_a_worker_that_ends_is_replaced_and_counted() -> None:
+    async with working(Bench(FixedClock().monotonic(), Ended("a bug"))) as bench:
+        await turns()
+
+        assert bench.looks == 3
+        assert bench.workers.dead == 0
+        assert bench.probe.events == ["worker failed Ended('a bug')"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from protocol.records.control_record import ControlType
 from storage.files.paths import LOG
+from storage.log.cleaning_view import CleanableSegment
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.log_builder import batch_of as log_batch_of
 from tests.harness.log_builder import marker_of, valid
@@ -244,6 +246,30 @@ async def test_throttled(tmp_path: Path) -> None:
         assert [each["obstacle"] for each in waiting["findings"]] == ["waiting", "throttled"]
         assert waiting["is_eligible"]
         assert "with orders-0" in waiting["findings"][0]["text"]
+
+
+async def test_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, read_at = threading.Event(), CleanableSegment.read_at
+
+    def a_disk_that_hangs(segment: CleanableSegment, position: int, size: int) -> bytes:
+        assert answers.wait(60)
+        return read_at(segment, position, size)
+
+    monkeypatch.setattr(CleanableSegment, "read_at", a_disk_that_hangs)
+    async with steered_broker(tmp_path, log_cleaner_stalled_ms="1000") as broker:
+        await compacted(broker)
+        job = await broker.post("/topics/orders/now")
+        while not (await explained(broker))["findings"]:  # noqa: ASYNC110 - it has to hang for a second
+            await asyncio.sleep(0.05)
+
+        (finding,) = (await explained(broker))["findings"]
+
+        assert finding["obstacle"] == "stalled"
+        assert "the pass over orders-0 has made no progress for 1" in finding["text"]
+        assert "kompakt compact cancel orders-0" in finding["remedy"]
+        assert broker.served.broker.stalled_cleaner_tasks == 1
+        answers.set()
+        assert (await broker.finished(job))["is_done"]
 
 
 @asynccontextmanager
