@@ -39,7 +39,7 @@ class CleanerProbe(Protocol):
         """Called after a look at all compacted logs."""
 
     def worker_failed(self, reason: str) -> None:
-        """Called when a worker has logged an exception outside of a pass; it continues or is replaced."""
+        """Called when a worker has logged an exception outside of a pass, and continues or ended."""
 
     def bytes_read(self, count: int) -> None:
         """Called after segment bytes were read (*worker*)."""
