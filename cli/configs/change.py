@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 import typer
 
+from cleaner.rules.harmful_settings import Harm
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
+from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed, complain
 from cli.base.output import print_json
-from cli.base.topic_facts import BROKER_RESOURCE, refusal
+from cli.base.topic_facts import BROKER_RESOURCE, TOPIC_RESOURCE, refusal
+from cli.base.topic_warnings import harms_of
 from cli.configs.show import Json, setting_json, source_text, value_text
 from cli.configs.target import Target, named, settings_of
 from protocol.messages.incremental_alter_configs import (
@@ -60,6 +62,7 @@ async def change_configs(
         before = await _settings(client, target, names)
         await _alter(client, target, changes, dry_run=dry_run)
         after = await _read_back(client, bootstrap, target, names)
+        harms = await _harms(client, target, changes if dry_run else ())
     if after is None:
         raise CommandFailed(
             EXIT_UNREACHABLE,
@@ -68,13 +71,34 @@ async def change_configs(
         )
     rows = [{"name": name, "before": before.get(name), "now": after.get(name)} for name in names]
     if as_json:
-        print_json({"of": target.words, "is_changed": not dry_run, "configs": rows})
+        warnings = [str(harm) for harm in harms]
+        print_json(
+            {
+                "of": target.words,
+                "is_changed": not dry_run,
+                "configs": rows,
+                "warnings": warnings,
+            }
+        )
     elif dry_run:
         typer.echo(f"{target.words}: the broker would accept this; nothing was changed")
     else:
         for row in rows:
             typer.echo(f"{target.words}: {_change_text(row)}")
+    for harm in () if as_json else harms:
+        complain(f"warning: {harm}")
     return 0
+
+
+async def _harms(
+    client: BrokerClient, target: Target, planned: Sequence[Change]
+) -> tuple[Harm, ...]:
+    """Returns what the settings of a topic do that no one can want, with the changes to come."""
+    if target.resource_type != TOPIC_RESOURCE:
+        return ()
+    settings = {config.name: config.value for config in await settings_of(client, target, None)}
+    values = {each.name: each.value for each in planned if each.operation is Operation.SET}
+    return harms_of(settings | values)
 
 
 async def _check_names(client: BrokerClient, changes: Sequence[Change]) -> None:

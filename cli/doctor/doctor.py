@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -17,9 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cleaner.rules.harmful_settings import Harm
 from cli.base.broker_client import connected
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.output import print_json
+from cli.base.topic_facts import topic_names
+from cli.base.topic_warnings import harms_by_topic
 from cli.doctor import findings, probes, tls
 from cli.doctor.coordinator_checkpoints import coordinator_loads
 from cli.doctor.findings import Finding, Status, fault, fine, warning
@@ -119,6 +123,7 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
         yield from _check_listener(listener)
         if listener.security_protocol.has_tls:
             yield tls.check_certificate(listener, config, datetime.now(UTC))
+    yield from _check_topics(config)
     yield from check_replication(config)
 
 
@@ -238,6 +243,22 @@ def _check_listener(listener: Listener) -> Iterator[Finding]:
         host_name=socket.gethostname(),
         addresses=probes.addresses_of(listener.advertised.host),
     )
+
+
+def _check_topics(config: BrokerConfig) -> Iterator[Finding]:
+    """Check the settings of all topics, if a broker answers at a listener without TLS."""
+    for listener in config.resolved_listeners():
+        is_used = probes.bind_error(listener.bind.host, listener.bind.port) is not None
+        if is_used and not listener.security_protocol.has_tls:
+            with contextlib.suppress(CommandFailed):
+                address = str(listener.advertised).partition("://")[2]
+                yield from findings.judge_topics(asyncio.run(_request_harms(address)))
+                return
+
+
+async def _request_harms(address: str) -> dict[str, tuple[Harm, ...]]:
+    async with connected(address) as client:
+        return await harms_by_topic(client, await topic_names(client))
 
 
 def _check_port(listener: Listener) -> Finding:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cleaner.rules.harmful_settings import Harm, names_text, topics_by_harm
 from cleaner.rules.text import count_text, size_text
 from cli.doctor.coordinator_checkpoints import CoordinatorLoad
 from replog.trigger import CompactionSettings
@@ -57,6 +58,15 @@ def warning(check: str, text: str, remedy: str) -> Finding:
 
 def fault(check: str, text: str, remedy: str) -> Finding:
     return Finding(check=check, status=Status.FAULT, text=text, remedy=remedy)
+
+
+def judge_topics(harms: Mapping[str, Sequence[Harm]]) -> Iterator[Finding]:
+    """Judge the settings of all topics, given what each topic's do that no one can want."""
+    by_harm = topics_by_harm(harms)
+    for harm, names in by_harm.items():
+        yield warning("topics", f"{names_text(names)}: {harm.text}", harm.remedy)
+    if not by_harm:
+        yield fine("topics", f"settings of {count_text(len(harms), 'topic')}: none does harm")
 
 
 def judge_descriptors(limit: int) -> Finding:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import typer
 
+from cleaner.rules.harmful_settings import Harm
 from cleaner.rules.text import count_text
 from cli.base.broker_client import connected
 from cli.base.command_end import EXIT_FAILED, CommandFailed, complain, confirm
 from cli.base.output import print_json
 from cli.base.topic_facts import describe, is_compacted, refusal, topic_names
+from cli.base.topic_warnings import harms_of
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -73,12 +75,19 @@ async def create_topic(bootstrap: str, new: NewTopic, *, if_not_exists: bool, as
         raise CommandFailed(
             EXIT_FAILED, f"{new.name}: {refusal(result.error_code, result.error_message)}"
         )
-    _print_created(new, result, exists=exists, as_json=as_json)
+    settings = {config.name: config.value for config in result.configs or ()} or new.configs
+    harms = () if exists else harms_of(settings)
+    _print_created(new, result, harms, exists=exists, as_json=as_json)
     return 0
 
 
 def _print_created(
-    new: NewTopic, result: CreatableTopicResult, *, exists: bool, as_json: bool
+    new: NewTopic,
+    result: CreatableTopicResult,
+    harms: Sequence[Harm],
+    *,
+    exists: bool,
+    as_json: bool,
 ) -> None:
     if as_json:
         print_json(
@@ -87,6 +96,7 @@ def _print_created(
                 "topic_id": None if exists else topic_id_text(result.topic_id),
                 "partitions": None if exists else result.num_partitions,
                 "is_created": not exists and not new.dry_run,
+                "warnings": [str(harm) for harm in harms],
             }
         )
     elif exists:
@@ -96,6 +106,8 @@ def _print_created(
         verb = "would create" if new.dry_run else "created"
         many = count_text(result.num_partitions, "partition")
         typer.echo(f"{verb} {new.name} with {many}{settings}")
+        for harm in harms:
+            complain(f"warning: {harm}")
 
 
 async def delete_topics(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from cleaner.rules.harmful_settings import harmful_settings, names_text, topics_by_harm
 from cleaner.rules.text import count_text
 from protocol.wire.error_codes import ErrorCode
 from server.metadata.store import MetadataStore
@@ -268,6 +269,7 @@ class Topics(TopicTable):
             made |= zip((topic.name for topic in batch), results, strict=True)
             async for topic in pace.paced([each for each in results if isinstance(each, Topic)]):
                 made[topic.name] = self._publish_by(defaults, topic)
+        _warn_of_harm([each for each in made.values() if isinstance(each, Topic)])
         return [made[each.name] if isinstance(each, Topic) else each for each in answers]
 
     async def create_if_absent(self, name: str) -> Topic | TopicRefused:
@@ -375,6 +377,7 @@ class Topics(TopicTable):
         # only once that commit has ended.
         await self._administration.run(wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
+        _warn_of_harm([altered])
         return altered
 
     async def follow_defaults(self, config: LogConfig) -> None:
@@ -456,6 +459,13 @@ class Topics(TopicTable):
         else:
             names = ", ".join(topic.name for topic in topics)
             _log.info("%s %s: %s", count_text(len(topics), "topic"), verb, names)
+
+
+def _warn_of_harm(topics: Iterable[Topic]) -> None:
+    """Log what the settings of new or altered topics do that no one can want."""
+    harms = {topic.name: harmful_settings(topic.config) for topic in topics if topic.overrides}
+    for harm, names in topics_by_harm(harms).items():
+        _log.warning("%s: %s", names_text(names), harm)
 
 
 def _make_files(logs: Iterable[PartitionLog]) -> None:

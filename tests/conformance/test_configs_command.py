@@ -97,6 +97,19 @@ def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
     assert (row["value"], row["source"], row["type"]) == ("604800000", "DEFAULT_CONFIG", "long")
 
 
+def test_a_change_that_does_harm_is_made_and_warned_of(kompakt: TypedCommands) -> None:
+    typed = ["configs", "set", "--topic", "orders", "cleanup.policy=compact"]
+    warning = "warning: with min.cleanable.dirty.ratio=0 each rolled segment causes a pass"
+
+    for options in (["--dry-run"], []):
+        done = kompakt.run(*typed, "min.cleanable.dirty.ratio=0", *options)
+        assert (done.returncode, warning in done.stderr) == (0, True), done
+    assert kompakt.json(*typed)["warnings"]
+    kompakt.told("configs", "unset", "--topic", "orders", "min.cleanable.dirty.ratio")
+    assert kompakt.json(*typed)["warnings"] == []
+    kompakt.told("configs", "unset", "--topic", "orders", "cleanup.policy")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

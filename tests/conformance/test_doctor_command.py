@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, scrape
+from tests.harness.clients import create_topic
 from tests.harness.typed_commands import TypedCommands, run_kompakt
 
 
@@ -67,6 +68,23 @@ def test_a_running_broker_is_recognised(tmp_path: Path) -> None:
         assert faults(**typed) == []
         assert "a broker of cluster" in doctor(**typed).stdout
         assert sorted(broker.data_dir.rglob("*")) == before
+
+
+def test_topics_of_a_running_broker_whose_settings_do_harm_are_named(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        typed = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port}",
+            "log.dirs": broker.data_dir,
+        }
+        assert "none does harm" in unwrapped(doctor(**typed).stdout)
+        for topic in ("a", "b"):
+            config = {"cleanup.policy": "compact", "delete.retention.ms": "0"}
+            create_topic(broker.bootstrap_servers, topic, config=config)
+
+        text = unwrapped(doctor(**typed).stdout)
+
+        assert "warning topics a, b: with delete.retention.ms=0 a deletion is gone" in text
+        assert "-> set delete.retention.ms to the longest time" in text
 
 
 def test_a_running_broker_that_holds_the_directory_is_seen_whatever_the_listeners(

@@ -64,6 +64,21 @@ def test_programs_read_the_same_as_json(kompakt: TypedCommands) -> None:
     ]
 
 
+def test_settings_that_do_harm_are_warned_of(kompakt: TypedCommands) -> None:
+    harmful = ("--compact", "--config", "delete.retention.ms=0")
+    warning = "a deletion is gone after two passes"
+
+    for options in ((), ("--dry-run",)):
+        done = kompakt.run("topics", "create", "hasty", *harmful, *options)
+        assert (done.returncode, warning in done.stderr) == (0, True), done
+        assert "warning: with delete.retention.ms=0" in done.stderr
+        kompakt.run("topics", "delete", "hasty", "--yes")
+    (told,) = kompakt.json("topics", "create", "hasty", *harmful)["warnings"]
+    assert warning in told
+    assert kompakt.json("topics", "create", "patient", "--compact")["warnings"] == []
+    kompakt.told("topics", "delete", "hasty", "patient", "--yes")
+
+
 def test_a_dry_run_creates_nothing(kompakt: TypedCommands) -> None:
     assert kompakt.told("topics", "create", "tried", "--dry-run").startswith("would create tried")
     assert "Unknown topic config" in kompakt.refused(

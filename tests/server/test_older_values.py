@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import Topic, TopicRefused
 from tests.harness.lease_client import LeaseClient
@@ -85,3 +87,17 @@ async def test_executors_get_no_lease_for_a_topic_with_older_values(tmp_path: Pa
 
         assert status == 409
         assert "only the broker's own cleaner judges them" in answer["error"]
+
+
+async def test_the_broker_warns_of_settings_that_do_harm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await broker.served.create("orders", 1, **THINNED)
+        assert "orders: compaction.thinning counts the age of a value from its" in caplog.text
+        caplog.clear()
+        altered = await broker.served.broker.topics.alter(
+            "orders", lambda old, _: {**old, "message.timestamp.type": "LogAppendTime"}
+        )
+        assert isinstance(altered, Topic)
+        assert "counts the age" not in caplog.text
