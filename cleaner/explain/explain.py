@@ -7,6 +7,7 @@ numbers that the cleaner itself decides by (`cleaner/rules/pick.py`).
     paused, disk full, quarantined            no pass may begin
     stalled, throttled, waiting               a pass runs, or waits for a thread
     open transaction, high watermark, minimum lag, active segment    nothing dirty may be cleaned yet
+    window                                    its passes run at other times
     ratio, nothing dirty                      it is not worth it yet
     held                                      tombstones stay for a group that lags
 """
@@ -23,6 +24,7 @@ from cleaner.explain.log_findings import (
     open_transaction,
     ratio,
     ratio_after_roll,
+    window,
 )
 from cleaner.explain.situation import Explanation, Finding, Obstacle, Situation
 from cleaner.pacing.quarantine import Quarantined
@@ -181,7 +183,8 @@ def _stalled(situation: Situation, running: RunningStatus) -> Iterator[Finding]:
 def _throttled(situation: Situation, running: RunningStatus) -> Iterator[Finding]:
     """Yields the finding that a running pass sleeps for a good part of its time, if it does."""
     progress = running.progress
-    budget = tightest_budget(situation.pool)
+    own = running.topic_partition == situation.topic_partition
+    budget = tightest_budget(situation.pool, situation.config.io_rate if own else math.inf)
     if budget is None or progress.throttled_seconds < THROTTLED_SHARE * progress.seconds:
         return
     setting, rate = budget
@@ -191,7 +194,7 @@ def _throttled(situation: Situation, running: RunningStatus) -> Iterator[Finding
         text=f"the pass over {running.topic_partition} is held to {size_text(rate)}/s by {setting}"
         + (f", about {duration_text(left)} left" if left is not None else ""),
         remedy=f"raise {setting}"
-        if setting.startswith("log.cleaner.io")
+        if "io." in setting
         else "produce less, or set log.cleaner.latency.guard.enable=false",
         numbers={
             "bytes_per_second": rate,
@@ -202,8 +205,12 @@ def _throttled(situation: Situation, running: RunningStatus) -> Iterator[Finding
     )
 
 
-def tightest_budget(pool: PoolStatus) -> tuple[str, float] | None:
-    """Returns the setting with the smallest budget, and that in bytes per second; None: no limit."""
+def tightest_budget(pool: PoolStatus, topic_rate: float) -> tuple[str, float] | None:
+    """Returns the setting with the smallest budget, and that in bytes per second; None: no limit.
+
+    Args:
+        topic_rate: the budget of the topic itself.
+    """
     rates = IoRates() if pool.is_lifted else pool.rates
     guard = math.inf if pool.is_lifted else pool.guard_rate
     budgets = {
@@ -211,6 +218,7 @@ def tightest_budget(pool: PoolStatus) -> tuple[str, float] | None:
         "log.cleaner.io.read.bytes.per.second": rates.read,
         "log.cleaner.io.write.bytes.per.second": rates.write,
         "log.cleaner.latency.guard.enable": guard,
+        "compaction.io.max.bytes.per.second": math.inf if pool.is_lifted else topic_rate,
     }
     setting = min(budgets, key=lambda name: budgets[name])
     return None if math.isinf(budgets[setting]) else (setting, budgets[setting])
@@ -247,6 +255,9 @@ def _held(situation: Situation) -> Iterator[Finding]:
     bounds = assessment.bounds
     if _is_pinned(situation):
         yield open_transaction(situation)
+        return
+    if assessment.blocker is Blocker.WINDOW:
+        yield window(situation)
         return
     if assessment.blocker is Blocker.RATIO:
         yield ratio(situation, assessment.cleanable_bytes)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cleaner.explain.situation import Finding, Obstacle, Situation
 from cleaner.rules.pick import Blocker
 from cleaner.rules.text import duration_text, moment_text, size_text
+from storage.formats.compaction_window import opens_ms
 from storage.formats.config_property import LONG_MAX
 
 
@@ -130,6 +131,19 @@ def open_transaction(situation: Situation) -> Finding:
             "since_ms": first.since_ms,
             "open_transactions": len(situation.transactions),
         },
+    )
+
+
+def window(situation: Situation) -> Finding:
+    """Returns the finding that the topic's passes wait for their window."""
+    config = situation.config
+    at_ms = opens_ms(config.windows, situation.now_ms)
+    return Finding(
+        obstacle=Obstacle.WINDOW,
+        text=f"passes run by themselves only in compaction.window={config.compaction_window} (UTC);"
+        f" the next one begins at {moment_text(at_ms)}",
+        remedy=f"wait, change compaction.window, or: kompakt compact now {situation.topic_partition}",
+        numbers={"opens_ms": at_ms},
     )
 
 

@@ -39,6 +39,7 @@ class Obstacle(enum.Enum):
     MIN_LAG_BYTES = "minimum_lag_bytes"
     ACTIVE_SEGMENT = "active_segment"
     RATIO = "ratio"
+    WINDOW = "window"
     NOTHING_DIRTY = "nothing_dirty"
     HELD = "held"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cleaner.pacing.budget import Budget
 from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.progress import PassProgress
 from cleaner.pacing.throttle import Throttle
@@ -28,6 +29,7 @@ class PassMeter:
         "_probe",
         "_sleep",
         "_throttle",
+        "_topic_budget",
         "bytes_read",
         "bytes_written",
         "progress",
@@ -42,18 +44,21 @@ class PassMeter:
         sleep: Callable[[float], bool],
         is_stale: Callable[[], bool],
         progress: PassProgress | None = None,
+        topic_budget: Budget | None = None,
     ) -> None:
         """
         Args:
             sleep: waits, and returns True as soon as the pass must stop; `sleep(0)` only checks that.
             is_stale: whether the log's generation has changed since the pass was planned.
             progress: published progress of the pass; by default it is not published.
+            topic_budget: the I/O budget of the log's topic; None if it has none.
         """
         # Constant after construction.
         self._throttle = throttle
         self._probe = probe
         self._sleep = sleep
         self._is_stale = is_stale
+        self._topic_budget = topic_budget
         self.progress = progress or PassProgress(lambda: 0.0)
         """Where the pass reports its phase."""
         # State: only grows.
@@ -66,13 +71,13 @@ class PassMeter:
         self.bytes_read += bytes_count
         self.progress.read(bytes_count)
         self._probe.bytes_read(bytes_count)
-        self._pay(self._throttle.read(bytes_count, sleep=self._nap))
+        self._pay(self._throttle.read(bytes_count, sleep=self._nap, topic=self._topic_budget))
 
     def wrote(self, bytes_count: int) -> None:
         """Account for bytes just written and wait for the throttle. Raises as `check`."""
         self.bytes_written += bytes_count
         self._probe.bytes_written(bytes_count)
-        self._pay(self._throttle.wrote(bytes_count, sleep=self._nap))
+        self._pay(self._throttle.wrote(bytes_count, sleep=self._nap, topic=self._topic_budget))
 
     def check(self) -> None:
         """Raises `CleaningAborted` if the pass must stop or its log has changed."""

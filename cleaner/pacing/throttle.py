@@ -1,9 +1,10 @@
-"""The throttle of the cleaner's workers: four budgets over the bytes that they read and write.
+"""The throttle of the cleaner's workers: five budgets over the bytes that they read and write.
 
     total   read + written     log.cleaner.io.max.bytes.per.second
     read    read               log.cleaner.io.read.bytes.per.second
     write   written            log.cleaner.io.write.bytes.per.second
     guard   read + written     set by the latency guard while it protects produces
+    topic   read + written     compaction.io.max.bytes.per.second, shared by the passes over the topic
 
 A worker reports what it has just read or written, takes a ticket from each budget that applies, and
 waits until all of them allow it. All rates can change while the broker runs, and waiting workers follow.
@@ -100,21 +101,31 @@ class Throttle:
         self._is_lifted = is_lifted
         self._apply()
 
-    def read(self, bytes_count: int, *, sleep: Callable[[float], bool]) -> float:
+    def read(
+        self, bytes_count: int, *, sleep: Callable[[float], bool], topic: Budget | None = None
+    ) -> float:
         """Account for bytes just read, and wait until every budget allows them.
 
         Args:
+            topic: the budget of the topic; None if it has none.
             sleep: sleeps for the given seconds; returns True at once if the work must stop, which ends
                 the wait.
 
         Returns:
             The seconds passed to `sleep`, in total.
         """
-        return _spend((self._total, self._read, self._guard), bytes_count, sleep)
+        budgets = (self._total, self._read, self._guard, *self._of_topic(topic))
+        return _spend(budgets, bytes_count, sleep)
 
-    def wrote(self, bytes_count: int, *, sleep: Callable[[float], bool]) -> float:
+    def wrote(
+        self, bytes_count: int, *, sleep: Callable[[float], bool], topic: Budget | None = None
+    ) -> float:
         """Like `read`, for bytes just written."""
-        return _spend((self._total, self._write, self._guard), bytes_count, sleep)
+        budgets = (self._total, self._write, self._guard, *self._of_topic(topic))
+        return _spend(budgets, bytes_count, sleep)
+
+    def _of_topic(self, topic: Budget | None) -> tuple[Budget, ...]:
+        return () if topic is None or self._is_lifted else (topic,)
 
     def _apply(self) -> None:
         rates = IoRates() if self._is_lifted else self._rates

@@ -178,6 +178,7 @@ class Lookout:
             hold=self._hold_of(log),
             requested=requested,
             must_cover=self._must_cover(state, log),
+            is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
         )
 
     def _must_cover(self, state: LogState, log: PartitionLog) -> Offset:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -32,6 +33,7 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.clean import clean
 from cleaner.pool.status import RunningStatus, Task
+from cleaner.pool.topic_limits import TopicBudgets, is_out_of_window
 from cleaner.remote.commit import commit
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -157,7 +159,7 @@ class Runner:
 
     __slots__ = (
         "_clock", "_executor", "_list_executor", "_probe", "_running", "_search_executor", "_searches",
-        "is_stopping", "settings", "slots", "throttle",
+        "_topic_budgets", "is_stopping", "settings", "slots", "throttle",
     )  # fmt: skip
 
     def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
@@ -175,6 +177,7 @@ class Runner:
         self.is_stopping = False
         self._running: dict[TopicPartition, RunningPass] = {}
         self._searches: set[RunningPass] = set()
+        self._topic_budgets = TopicBudgets(clock.monotonic)
 
     @property
     def running(self) -> Mapping[TopicPartition, RunningPass]:
@@ -192,6 +195,14 @@ class Runner:
     def threads(self) -> int:
         """How many passes and rehearsals may run at once."""
         return self.settings.threads
+
+    def follow_topics(self) -> None:
+        """Follow changes of topics' settings: their budgets, and the ends of their windows."""
+        self._topic_budgets.follow(task.log for task in self.tasks)
+        now_ms = self._clock.now_ms()
+        for task in self._running.values():
+            if task.task is Task.CLEAN and is_out_of_window(task.reason, task.log.config, now_ms):
+                task.halt("its window has ended")
 
     def configure(self, settings: CleanerSettings) -> None:
         """Apply new settings: the I/O budgets also to running tasks, the rest to later ones.
@@ -297,6 +308,7 @@ class Runner:
         """Rehearse a claimed log's plan in a thread. Raises as `cleaner.passes.clean.clean`."""
         settings, monotonic = self.settings, self._clock.monotonic
         rates = self.throttle.effective_rates
+        rates = replace(rates, total=min(rates.total, running.log.config.io_rate))
 
         def work() -> DryRun:
             meter = self._meter(running, plan.view.generation, DryMeter)
@@ -367,6 +379,7 @@ class Runner:
             sleep=running.stop.wait,
             is_stale=lambda: log.generation != generation,
             progress=running.progress,
+            topic_budget=self._topic_budgets.of(log),
         )
         meter.check()
         return meter

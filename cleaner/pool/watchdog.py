@@ -18,7 +18,7 @@ from cleaner.rules.text import duration_text
 from storage.threads import any_thread, loop_thread
 
 LOOK_SECONDS = 10.0
-"""How often the watchdog looks."""
+"""How often the watchdog looks; running passes follow their topics' settings as often."""
 
 # The pool's logger: operators know the log lines of passes by that name.
 _log = logging.getLogger("cleaner.pool.pool")
@@ -68,6 +68,7 @@ class Watchdog:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
+            self._runner.follow_topics()
 
     def _report(self, task: RunningPass) -> None:
         partition, progress = task.log.topic_partition, task.progress.snapshot()

@@ -72,8 +72,8 @@ def _deleted_before_it_is_compacted(config: LogConfig) -> Harm | None:
     if not config.is_deleted or not 0 <= retention_ms <= lag_ms or lag_ms == 0:
         return None
     return Harm(
-        f"with retention.ms={retention_ms} records are deleted before min.compaction.lag.ms={lag_ms}"
-        " lets a pass compact them, last values included",
+        f"with retention.ms={retention_ms}, last values are deleted before a pass may compact them:"
+        f" min.compaction.lag.ms={lag_ms}",
         "set min.compaction.lag.ms below retention.ms",
     )
 
@@ -114,8 +114,8 @@ def _tiny_segments(config: LogConfig) -> Harm | None:
     if lag_ms >= SHORT_LAG_MS:
         return None
     return Harm(
-        f"with max.compaction.lag.ms={lag_ms} a topic with steady writes rolls a segment, and needs a"
-        f" pass, every {duration_text(lag_ms / 1000)}",
+        f"max.compaction.lag.ms={lag_ms}: a topic with steady writes rolls a segment, and needs a pass,"
+        f" every {duration_text(lag_ms / 1000)}",
         "set max.compaction.lag.ms to a minute or more",
     )
 
@@ -124,8 +124,8 @@ def _thinned_by_foreign_clocks(config: LogConfig) -> Harm | None:
     if not config.history.steps or config.message_timestamp_type != "CreateTime":
         return None
     return Harm(
-        f"{THINNING} counts the age of a value from its timestamp, which producers choose with"
-        " message.timestamp.type=CreateTime: a wrong clock makes values go too early",
+        "values are thinned by their timestamps, which producers choose with"
+        f" message.timestamp.type=CreateTime ({THINNING}): a wrong clock makes values go too early",
         "set message.timestamp.type=LogAppendTime",
     )
 

@@ -21,6 +21,7 @@ A log is eligible if
     a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes);
     segments that reach to or above the log's hold do not count, because a hold moves all the time. Where
     records have versions, a horizon counts once the bounds cover what was appended before it.
+Outside of the windows of compaction.window only max.compaction.lag.ms makes it eligible.
 `cleaner/rules/urgency.py` decides which eligible log is served first; `cleaner/rules/record_verdict.py`,
 which records the pass then drops, and when it sets a delete horizon.
 
@@ -43,6 +44,7 @@ from typing import Protocol
 from cleaner.rules.hold import NO_HOLD, Hold
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
+from storage.formats.compaction_window import opens_ms
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
@@ -121,6 +123,11 @@ class Blocker(enum.Enum):
     MIN_LAG = "the dirty records are younger than min.compaction.lag.ms"
     MIN_LAG_BYTES = "the dirty records are within min.compaction.lag.bytes of the log end"
     RATIO = "the dirty ratio is not above min.cleanable.dirty.ratio"
+    WINDOW = "passes run by themselves only in the windows of compaction.window"
+
+
+WINDOWED = (Reason.DIRTY, Reason.TOMBSTONES_DUE, Reason.HISTORY_DUE)
+"""Reasons that wait for a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +210,7 @@ def assess(
     hold: Hold = NO_HOLD,
     requested: bool = False,
     must_cover: Offset = NOTHING,
+    is_disk_nearly_full: bool = False,
 ) -> Assessment:
     """Returns whether a log is eligible at `now_ms`, why or why not, and its bounds.
 
@@ -212,6 +220,7 @@ def assess(
         hold: which tombstones and markers stay.
         requested: the pass was requested, so the log need not be dirty; the bounds still apply.
         must_cover: see `uncovered_since_ms`.
+        is_disk_nearly_full: whether passes run outside of the topic's windows, too.
     """
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
     rows = log.sealed_rows
@@ -255,8 +264,12 @@ def assess(
         verdict = Reason.TOMBSTONES_DUE
     else:
         verdict = Blocker.RATIO if cleanable else bounds.limited_by
+    opens_at_ms = opens_ms(config.windows, now_ms)
+    if verdict in WINDOWED and opens_at_ms < LONG_MAX and not is_disk_nearly_full:
+        verdict = Blocker.WINDOW
     by_horizon_clock = min(horizon_ms, history_due_ms)
-    moments = (deadline_ms, by_horizon_clock + now_ms - horizon_now_ms, roll_ms, lag[2])
+    by_horizon_clock += now_ms - horizon_now_ms
+    moments = (deadline_ms, by_horizon_clock, roll_ms, lag[2], opens_at_ms)
     return Assessment(
         bounds=bounds,
         clean_bytes=clean_bytes,

@@ -5,6 +5,7 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from storage.formats.compaction_history import (
@@ -20,9 +21,11 @@ from storage.formats.compaction_strategy import (
     Ranking,
     strategy_from,
 )
+from storage.formats.compaction_window import Windows, parse_windows
 from storage.formats.config_property import (
     DAY_MS,
     DOUBLE,
+    DOUBLE_MAX,
     INT,
     LIST,
     LONG,
@@ -175,6 +178,38 @@ class CompactionConfig:
         " for internal topics. Specific to Kompakt.",
     )
 
+    compaction_window: str = prop(
+        "compaction.window",
+        STRING,
+        default="",
+        synonyms=(Synonym(name="log.cleaner.window"),),
+        doc="When passes over the topic may run by themselves, in UTC, such as 22:00-06:00 or Mon-Fri"
+        " 22:00-06:00, Sat-Sun 00:00-24:00; empty: always. A pass stops at the end of its window, and"
+        " keeps what it has done. Outside of it run: passes on request, for max.compaction.lag.ms, and"
+        " while a disk is nearly full. Specific to Kompakt.",
+    )
+    compaction_io_max_bytes_per_second: float = prop(
+        "compaction.io.max.bytes.per.second",
+        DOUBLE,
+        default=DOUBLE_MAX,
+        at_least=1,
+        unit="bytes",
+        doc="How much the passes over the topic may read and write together, besides"
+        " log.cleaner.io.max.bytes.per.second for all topics. A running pass follows a change within ten"
+        " seconds. Specific to Kompakt.",
+    )
+
+    @property
+    def windows(self) -> Windows:
+        """When passes may run by themselves."""
+        return parse_windows(self.compaction_window)
+
+    @property
+    def io_rate(self) -> float:
+        """Bytes per second that the topic's passes may read and write; infinite without a limit."""
+        rate = self.compaction_io_max_bytes_per_second
+        return math.inf if rate == DOUBLE_MAX else rate
+
     @property
     def history(self) -> CompactionHistory:
         """Which values of a key stay beside its last one."""
@@ -212,6 +247,13 @@ class CompactionConfig:
                 )
         self._check_strategy()
         self._check_history()
+        try:
+            parse_windows(self.compaction_window)
+        except ValueError as error:
+            raise ConfigError(
+                f"Invalid value {self.compaction_window[:200]!r} for configuration compaction.window:"
+                f" {error}"
+            ) from error
 
     def _check_strategy(self) -> None:
         name = self.compaction_strategy_header

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cleaner.pacing.budget import BURST_SECONDS
+from cleaner.pacing.budget import BURST_SECONDS, Budget
 from cleaner.pacing.throttle import NAP_SECONDS_MAX, IoRates, Throttle
 
 
@@ -188,3 +188,15 @@ def test_a_wait_that_has_begun_ends_when_the_budgets_are_lifted() -> None:
         return fake.sleep(seconds)
 
     assert throttle.wrote(1_000_000, sleep=lift) <= NAP_SECONDS_MAX
+
+
+def test_the_budget_of_a_topic_holds_besides_the_others_and_is_lifted_with_them() -> None:
+    fake = FakeTime()
+    throttle, topic = Throttle(IoRates(total=1000), clock=fake.clock), Budget(clock=fake.clock)
+    topic.set_rate(100)
+
+    assert throttle.read(100, sleep=fake.sleep) == pytest.approx(0.0, abs=0.01)
+    assert throttle.read(100, sleep=fake.sleep, topic=topic) == pytest.approx(0.9, abs=0.05)
+    assert throttle.wrote(100, sleep=fake.sleep, topic=topic) == pytest.approx(1.0, abs=0.05)
+    throttle.lift(True)
+    assert throttle.wrote(10_000, sleep=fake.sleep, topic=topic) == 0.0

@@ -38,7 +38,7 @@ def test_of_a_topic_that_is_not_compacted_nothing_is_said() -> None:
                 "retention_ms": "1000",
                 "min_compaction_lag_ms": "1000",
             },
-            "with retention.ms=1000 records are deleted before min.compaction.lag.ms=1000 lets",
+            "with retention.ms=1000, last values are deleted before a pass may compact them",
             {
                 "cleanup_policy": "compact,delete",
                 "retention_ms": "1001",

@@ -653,3 +653,43 @@ def test_a_segment_that_a_pass_had_to_keep_is_due_again_once_when_the_hold_has_p
     due = assess(log, COMPACT, NOW_MS, hold=hold(20), remainder=held)
     assert due.reason is Reason.TOMBSTONES_DUE
     assert assess(log, COMPACT, NOW_MS, hold=hold(20), remainder=free).reason is None
+
+
+NOON_MS = 20_000 * 86_400_000 + 12 * 3_600_000
+NIGHTS = replace(COMPACT, compaction_window="22:00-06:00")
+TEN_HOURS_MS = 10 * 3_600_000
+
+
+def test_outside_of_its_window_a_dirty_log_waits_for_the_next_one() -> None:
+    log = log_of(row(0), row(1), active_records=0)
+
+    waits = assess(log, NIGHTS, NOON_MS)
+    runs = assess(log, NIGHTS, NOON_MS + TEN_HOURS_MS)
+
+    assert (waits.reason, waits.blocker) == (None, Blocker.WINDOW)
+    assert waits.wake_ms == NOON_MS + TEN_HOURS_MS
+    assert runs.reason is Reason.DIRTY
+
+
+def test_tombstones_and_older_values_wait_for_the_window_too() -> None:
+    clean = log_of(row(0, horizon_ms=NOON_MS), clean_offset=10, active_ms=NOON_MS)
+    older = replace(clean, sealed_rows=(row(0),), has_history=True)
+
+    assert assess(clean, NIGHTS, NOON_MS).blocker is Blocker.WINDOW
+    assert assess(older, NIGHTS, NOON_MS).blocker is Blocker.WINDOW
+    assert assess(older, COMPACT, NOON_MS).reason is Reason.HISTORY_DUE
+
+
+def test_a_deadline_a_request_and_a_nearly_full_disk_do_not_wait_for_the_window() -> None:
+    log = log_of(row(0), row(1), active_ms=NOON_MS)
+    late = replace(NIGHTS, max_compaction_lag_ms=1)
+
+    assert assess(log, late, NOON_MS).reason is Reason.DEADLINE
+    assert assess(log, NIGHTS, NOON_MS, requested=True).reason is Reason.REQUESTED
+    assert assess(log, NIGHTS, NOON_MS, is_disk_nearly_full=True).reason is Reason.DIRTY
+
+
+def test_a_clean_log_is_clean_at_any_time() -> None:
+    log = log_of(row(0), clean_offset=10, active_records=0)
+
+    assert assess(log, NIGHTS, NOON_MS).blocker is Blocker.NOTHING_DIRTY

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,24 @@ async def test_throttled(tmp_path: Path) -> None:
         assert [each["obstacle"] for each in waiting["findings"]] == ["waiting", "throttled"]
         assert waiting["is_eligible"]
         assert "with orders-0" in waiting["findings"][0]["text"]
+
+
+async def test_window(tmp_path: Path) -> None:
+    # A window of a minute, twelve hours away.
+    start = datetime.now(UTC) + timedelta(hours=12)
+    window = f"{start:%H:%M}-{start + timedelta(minutes=1):%H:%M}"
+    async with steered_broker(tmp_path) as broker:
+        await compacted(broker, compaction_window=window, min_cleanable_dirty_ratio="0")
+        roll(broker)
+
+        finding = await first_finding(broker, "window")
+
+        assert (
+            f"only in compaction.window={window} (UTC); the next one begins at" in finding["text"]
+        )
+        assert "kompakt compact now orders-0" in finding["remedy"]
+        await broker.finished(await broker.post("/topics/orders/now"))
+        await first_finding(broker, "nothing_dirty")
 
 
 async def test_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,6 +215,8 @@ def another(now: Value, declared: ConfigProperty) -> str | None:
         return "10.0.0.7:500"
     if declared.name == "log.cleaner.hold.groups":
         return "billing"
+    if declared.name == "log.cleaner.window":
+        return "22:00-06:00"
     if declared.name == FENCED_BY:
         return "broker-b"
     return next(choice for choice in declared.choices if choice != declared.format(now))

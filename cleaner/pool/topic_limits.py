@@ -1,0 +1,51 @@
+"""Limits that a topic sets for its own passes: how much I/O, and when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from cleaner.pacing.budget import Budget
+from cleaner.rules.pick import WINDOWED
+from storage.formats.compaction_window import is_open
+from storage.formats.log_config import LogConfig
+from storage.log.log import PartitionLog
+from storage.threads import any_thread
+
+_WINDOWED_NAMES = frozenset(reason.name for reason in WINDOWED)
+
+
+def is_out_of_window(reason: str, config: LogConfig, now_ms: int) -> bool:
+    """Returns whether a pass that runs for a reason, a name of `pick.Reason`, must stop now. Pure."""
+    return reason in _WINDOWED_NAMES and not is_open(config.windows, now_ms)
+
+
+@any_thread
+class TopicBudgets:
+    """The I/O budgets of the topics that set one; all passes over a topic share its budget."""
+
+    __slots__ = ("_budgets", "_clock")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives monotonic seconds."""
+        self._clock = clock
+        self._budgets: dict[str, Budget] = {}
+
+    def of(self, log: PartitionLog) -> Budget | None:
+        """Returns the budget for a pass over a log; None if its topic has never set one."""
+        topic, rate = log.topic_partition.topic, log.config.io_rate
+        if math.isinf(rate) and topic not in self._budgets:
+            return None
+        # One step of the interpreter: passes of one topic may begin at the same time.
+        budget = self._budgets.setdefault(topic, Budget(clock=self._clock))
+        budget.set_rate(rate)
+        return budget
+
+    def follow(self, logs: Iterable[PartitionLog]) -> None:
+        """Apply the present settings of the topics of running passes; forget the other budgets."""
+        rates = {log.topic_partition.topic: log.config.io_rate for log in logs}
+        for topic, budget in tuple(self._budgets.items()):
+            if topic in rates:
+                budget.set_rate(rates[topic])
+            else:
+                self._budgets.pop(topic, None)
