@@ -62,7 +62,12 @@ def fate(
             and hit.offset not in older.offsets
         ]
         outranked = [hit.offset for hit in lost if hit.offset > last.offset]
-        superseded = count - len(hits) + len(lost) - len(outranked)
+        uncompared = count - len(hits)
+        if uncompared and view.config.history.keeps_more:
+            many = count_text(uncompared, "older record")
+            yield f"{many} of the key were not compared, so it is open which of them stay"
+            uncompared = 0
+        superseded = uncompared + len(lost) - len(outranked)
         if superseded:
             yield (
                 f"{_records(superseded, 'superseded ')} with the first pass that reaches offset"

@@ -61,6 +61,11 @@ class UnswappedLog:
         self.swapped.add(sources[0].base_offset)
 
     def commit_clean_offset(
-        self, clean_offset: Offset, *, generation: int, is_finished: bool, has_history: bool
+        self,
+        clean_offset: Offset,
+        *,
+        generation: int,
+        is_finished: bool = True,
+        has_history: bool | None = None,
     ) -> None:
         """Does nothing."""

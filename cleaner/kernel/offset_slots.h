@@ -295,9 +295,8 @@ typedef struct {
 } kp_tally;
 
 /* Count all used slots. tallies[i] gets the offsets in [bounds[i - 1], bounds[i]), the first those below
-all
- * `bounds`, which must not decrease, and the last, tallies[bound_count], those at or above the last
- bound. */
+ * all `bounds`, which must not decrease, and the last, tallies[bound_count], those at or above the last
+ * bound. */
 static inline void kp_slots_tally(
     const kp_offset_slots *map, const int64_t *bounds, size_t bound_count, kp_tally *tallies) {
     for (size_t at = 0; at < map->home_count ||

@@ -105,7 +105,9 @@ def _execute(
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
     moves = rewriting.clean_offset > plan.view.clean_offset
     has_history = rewriting.has_history_after(is_last=True)
-    if not rewriting.has_committed and (moves or has_history < plan.view.has_history):
+    is_unfinished = rewriting.tally["groups"] > 0 and not rewriting.is_tail_lost
+    has_news = moves or is_unfinished or has_history < plan.view.has_history
+    if has_news and not rewriting.has_committed:
         log.commit_clean_offset(
             rewriting.clean_offset,
             generation=plan.view.generation,

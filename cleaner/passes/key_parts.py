@@ -21,6 +21,9 @@ SAMPLE_SHARE = 16
 SAMPLE_KEYS_MIN = 4096
 """but may always have this many keys."""
 
+PARTS_MAX = 1 << 40
+"""Two keys are hardly ever in the same one of so many parts."""
+
 PARTS_MARGIN = 1.1
 """Parts are made a tenth smaller than the sample suggests, so that few must be halved."""
 
@@ -87,6 +90,7 @@ class KeyParts:
         while to_do:
             part = to_do.pop()
             if part != self._filled and not self._fill_and_compare(part, from_offset):
+                _check_divisible(part)
                 to_do += reversed(part.halves())
                 continue
             self._filled = part
@@ -113,29 +117,46 @@ class KeyParts:
 
     def _first_parts(self, from_offset: int) -> list[Part]:
         """Returns as many parts as the keys need, estimated from a sample of the hash space."""
-        entries_max = self._section.entries_max
-        self._clear(None, WHOLE)
-        capacity = min(each.capacity for each in self._maps())
-        if entries_max <= capacity:
+        for each in self._maps():
+            each.clear()
+        found = zip(self._maps(), self._entries_max(), strict=False)
+        needs = [(each.capacity, entries_max) for each, entries_max in found]
+        if all(entries_max <= capacity for capacity, entries_max in needs):
             return [WHOLE]
-        samples = ceil(entries_max / sample_keys_max(capacity))
-        while not self._fill(Part(0, samples), from_offset):
+        samples = max(ceil(most / sample_keys_max(capacity)) for capacity, most in needs)
+        while not self._fill_sample(Part(0, samples), from_offset):
             samples *= 2
         load = max(each.size / each.capacity for each in self._maps()) * samples
         count = max(ceil(load * PARTS_MARGIN), 1)
         return [Part(number, count) for number in range(count)]
+
+    def _fill_sample(self, part: Part, from_offset: int) -> bool:
+        """Fill the maps with a sample. Cells also come from records below the map."""
+        has_cells = len(self._maps()) > 1
+        return (
+            self._fill_and_compare(part, from_offset)
+            if has_cells
+            else self._fill(part, from_offset)
+        )
+
+    def _entries_max(self) -> tuple[int, int]:
+        """Returns upper bounds of the number of keys, and of cells."""
+        keys_max = self._section.entries_max
+        return keys_max, keys_max + sum(each.totals.entries for each in self._section.below)
 
     def _maps(self) -> list[OffsetMap]:
         """Returns the map of the keys, and that of the cells if there is one."""
         cells = None if self.history is None else self.history.cells
         return [self._map] if cells is None else [self._map, cells]
 
-    def _clear(self, keys_max: int | None, part: Part) -> None:
+    def _clear(self, part: Part) -> None:
+        """Clear the maps for a part; the whole needs no more slots than there are entries."""
+        keys_max, cells_max = self._entries_max() if part.count == 1 else (None, None)
         keys, *cells = self._maps()
         keys.clear(keys_max, part=part.number, parts=part.count)
         for each in cells:
             # Cells are not divided: the hash of one says nothing about its key's part.
-            each.clear(keys_max)
+            each.clear(cells_max)
 
     def _fill_and_compare(self, part: Part, from_offset: int) -> bool:
         return self._fill(part, from_offset) and self._look_below(from_offset)
@@ -144,8 +165,7 @@ class KeyParts:
         """Clear the map and put a part's keys into it. Returns False if they do not fit."""
         section = self._section
         self._filled = None
-        keys_max = section.entries_max if part.count == 1 else None
-        self._clear(keys_max, part)
+        self._clear(part)
         for source in section.sources:
             if source.row.end_offset <= from_offset:
                 continue
@@ -193,6 +213,14 @@ class KeyParts:
             end_offset=section.map_offset,
         )
         return True
+
+
+def _check_divisible(part: Part) -> None:
+    """Raise RuntimeError if a part is so small that dividing it further separates no keys."""
+    if part.count >= PARTS_MAX:
+        raise RuntimeError(
+            "the offset map is too small for one key: raise log.cleaner.dedupe.buffer.size"
+        )
 
 
 def sample_keys_max(capacity: int) -> int:

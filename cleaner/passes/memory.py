@@ -30,9 +30,10 @@ def windows(
     """Returns windows of segments, given their entry counts, whose marks fit in `bytes_max`. Pure.
 
     A window has at least one segment, even if its marks are larger. Where records have versions, all
-    segments are one window.
+    segments are one window; and where they are thinned, so that marking meets all records of a key
+    before the map is filled again.
     """
-    if strategy.has_versions:
+    if strategy.has_column:
         return [slice(0, len(counts))] if counts else []
     found: list[slice] = []
     size = 0
@@ -63,14 +64,16 @@ def map_beside_marks(
     slot_bytes = MAP_ENTRY_BYTES + VERSION_BYTES * strategy.has_versions
     slot_bytes += COUNT_BYTES * history.keeps_more
     least = MAP_SLOTS_MIN * slot_bytes
-    if strategy.has_versions:
+    if strategy.has_column:
         # The bits of winners are as many as the marks. Both have no bound, so half of the memory is for
         # keys in any case: with few, a pass would scan all sidecars very often.
-        taken *= 2
+        taken *= 1 + strategy.has_versions
         least = max(least, settings.map_bytes // 2)
-    left = settings.map_bytes - taken
+    map_bytes = max(settings.map_bytes - taken, least)
+    if history.steps:
+        map_bytes = max(map_bytes // 2, MAP_SLOTS_MIN * slot_bytes)
     return OffsetMap(
-        max(left // 2 if history.steps else left, least),
+        map_bytes,
         hash_key,
         settings.map_load_factor,
         has_versions=strategy.has_versions,

@@ -16,6 +16,11 @@ from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 
+SWEEP_PAUSE_MS_MIN = 60_000
+SWEEP_PAUSE_FACTOR = 20
+"""Between passes for older values lies a minute, and 20 times the duration of the last pass: so they
+take a twentieth of a thread at most."""
+
 
 class CleanableLog(Protocol):
     """The operations that a pass needs of a log; `storage.log.cleaning.LogCleaning` has them."""
@@ -130,15 +135,18 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
         is_tail_lost=report.is_tail_lost,
         hold_offset=plan.hold.offset,
         history=plan.view.config.history,
-        history_due_ms=_history_due_ms(plan, report),
+        history_due_ms=_next_sweep_ms(plan, report),
     )
 
 
-def _history_due_ms(plan: CleaningPlan, report: PassReport) -> int:
-    """Returns when older values may have to go that the pass has left, judged by it or not."""
-    if plan.sweeps or not plan.view.has_history:
-        return report.history_due_ms
-    return min(plan.history_due_ms, report.history_due_ms)
+def _next_sweep_ms(plan: CleaningPlan, report: PassReport) -> int:
+    """Returns when older values may have to go that the pass has left, judged by it or not; not before
+    a pause."""
+    due_ms = report.history_due_ms
+    if plan.view.has_history and not plan.sweeps:
+        due_ms = min(due_ms, plan.history_due_ms)
+    pause_ms = max(SWEEP_PAUSE_MS_MIN, int(report.seconds * 1000 * SWEEP_PAUSE_FACTOR))
+    return min(max(due_ms, plan.now_ms + pause_ms), LONG_MAX) if due_ms < LONG_MAX else due_ms
 
 
 def _acted_on_ms(plan: CleaningPlan, report: PassReport) -> int:

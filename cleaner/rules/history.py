@@ -34,6 +34,10 @@ TIMESTAMP_MAX = LONG_MAX // 8
 """Later timestamps count as this one."""
 
 
+REST_PERIODS, REST_PERIOD_MS_MIN = 64, 1000
+"""With `all for 64h` alone, values go an hour's worth at a time."""
+
+
 class PastRecord(NamedTuple):
     """What the rule must know of a record."""
 
@@ -64,13 +68,15 @@ class Level(NamedTuple):
 def levels_of(history: CompactionHistory) -> tuple[Level, ...]:
     """Returns the lengths of cells, from short to long; none if age keeps no records."""
     levels = list[Level]()
-    period_ms, from_age_ms = 1, 0
+    period_ms, from_age_ms = 0, 0
     for step in history.steps:
         if step.period_ms:
             period_ms = step.period_ms
             levels.append(Level(period_ms, from_age_ms, is_rest=False))
         from_age_ms = step.age_ms
-    if levels or from_age_ms:
+    if history.steps:
+        # Without a period each record would grow too old at a moment of its own.
+        period_ms = period_ms or max(from_age_ms // REST_PERIODS, REST_PERIOD_MS_MIN)
         levels.append(Level(period_ms, from_age_ms, is_rest=True))
     return tuple(levels)
 

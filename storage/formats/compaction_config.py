@@ -6,20 +6,21 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storage.formats.compaction_history import (
     THINNING,
     VERSIONS,
     CompactionHistory,
-    parse_thinning,
+    history_from,
 )
 from storage.formats.compaction_strategy import (
     STRATEGY,
     STRATEGY_HEADER,
     CompactionStrategy,
     Ranking,
-    strategy_from,
+    strategy_of,
+    with_timestamps,
 )
 from storage.formats.compaction_window import Windows, parse_windows
 from storage.formats.config_property import (
@@ -213,18 +214,13 @@ class CompactionConfig:
     @property
     def history(self) -> CompactionHistory:
         """Which values of a key stay beside its last one."""
-        return CompactionHistory(self.compaction_versions, parse_thinning(self.compaction_thinning))
+        return history_from(self.compaction_versions, self.compaction_thinning)
 
     @property
     def strategy(self) -> CompactionStrategy:
         """How the records of a key are ranked, and what key sidecars have for that and for thinning."""
-        strategy = strategy_from(
-            {
-                STRATEGY: self.compaction_strategy,
-                STRATEGY_HEADER: self.compaction_strategy_header,
-            }
-        )
-        return replace(strategy, has_timestamps=True) if self.history.steps else strategy
+        strategy = strategy_of(self.compaction_strategy, self.compaction_strategy_header)
+        return with_timestamps(strategy) if self.history.steps else strategy
 
     @property
     def keeps_unkeyed_records(self) -> bool:

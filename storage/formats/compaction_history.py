@@ -63,12 +63,15 @@ class CompactionHistory:
 
     @property
     def cells_max(self) -> int:
-        """An upper bound of the periods that can have a value of one key, by its thinning."""
+        """An upper bound of the periods that can have a value of one key, by its thinning.
+
+        A period of a step counts until the whole period of the next step is old enough.
+        """
         ages = [0, *(step.age_ms for step in self.steps)]
-        spans = zip(ages, self.steps, strict=False)
+        following = [*self.steps[1:], *self.steps[-1:]]
         return 1 + sum(
-            (step.age_ms - from_ms) // step.period_ms + 2
-            for from_ms, step in spans
+            (step.age_ms - from_ms + after.period_ms - step.period_ms) // step.period_ms + 2
+            for from_ms, step, after in zip(ages, self.steps, following, strict=False)
             if step.period_ms
         )
 
@@ -82,6 +85,11 @@ LAST_VALUE = CompactionHistory()
 
 
 @lru_cache(maxsize=1024)  # Each look at a log asks for its history.
+def history_from(versions: int, thinning: str) -> CompactionHistory:
+    """Returns the history of a topic with these settings. Raises as `parse_thinning`."""
+    return CompactionHistory(versions, parse_thinning(thinning))
+
+
 def parse_thinning(text: str) -> tuple[ThinningStep, ...]:
     """Parse the value of `compaction.thinning`.
 

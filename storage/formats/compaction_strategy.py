@@ -91,10 +91,18 @@ def strategy_from(settings: Mapping[str, str]) -> CompactionStrategy:
     Raises:
         ValueError: `compaction.strategy` has a value of another release.
     """
-    ranking = settings.get(STRATEGY) or Ranking.OFFSET.value
-    return _strategy(ranking, settings.get(STRATEGY_HEADER, ""))
+    return strategy_of(
+        settings.get(STRATEGY) or Ranking.OFFSET.value, settings.get(STRATEGY_HEADER, "")
+    )
 
 
 @lru_cache(maxsize=1024)  # Each look at a log asks for its strategy.
-def _strategy(ranking: str, header: str) -> CompactionStrategy:
+def with_timestamps(strategy: CompactionStrategy) -> CompactionStrategy:
+    """Returns the strategy of a log whose older values are thinned."""
+    return replace(strategy, has_timestamps=True)
+
+
+@lru_cache(maxsize=1024)
+def strategy_of(ranking: str, header: str) -> CompactionStrategy:
+    """Returns the strategy with these values of its two properties. Raises ValueError."""
     return CompactionStrategy(Ranking(ranking), header if ranking == Ranking.HEADER.value else "")

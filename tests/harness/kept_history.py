@@ -20,6 +20,7 @@ from protocol.records.record_batch import Record
 from storage.formats.compaction_strategy import Ranking
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
+from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.versioned_history import KEYS, Sent, VersionedHistory, strategy_by
 
 THINNINGS = [
@@ -34,9 +35,12 @@ THINNINGS = [
 class KeptHistory(VersionedHistory):
     """One history. `play` takes steps and checks the log after each."""
 
-    def __init__(self, seed: int, *, map_slots: int = 1000) -> None:
+    def __init__(
+        self, seed: int, *, map_slots: int = 1000, sidecars: SidecarMode = SidecarMode.KEPT
+    ) -> None:
         self.versions, self.thinning = 2, ""
         super().__init__(seed, Ranking.OFFSET, map_slots=map_slots)
+        self.log.sidecars = sidecars
         self.change_settings()
 
     def config(self) -> LogConfig:

@@ -11,11 +11,14 @@ from storage.files.files import FileSystem
 from storage.formats.key_sidecar import (
     CHECKSUM_BYTES,
     ENTRY,
+    FORMAT_WITH_VERSIONS,
     HEAD,
     HEADER_BYTES,
+    MAGIC,
     SPECIAL,
     TOMBSTONE,
     TRAILER_BYTES,
+    VERSIONED_HEADER_BYTES,
     Head,
     sealed,
 )
@@ -82,12 +85,16 @@ def _places(
     content: bytes, of: Callable[[Head], tuple[int, int, int]]
 ) -> list[tuple[slice, slice]]:
     found = []
-    at = HEADER_BYTES
+    if len(content) < HEADER_BYTES:
+        return []
+    (format_,) = struct.unpack_from(">H", content, len(MAGIC))
+    has_column = format_ == FORMAT_WITH_VERSIONS
+    at = VERSIONED_HEADER_BYTES if has_column else HEADER_BYTES
     while at < len(content) - TRAILER_BYTES:
         head = Head(*HEAD.unpack_from(content, at))
         passed, count, size = of(head)
         start = at + HEAD.size + passed * SPECIAL.size
-        block = slice(at, at + head.block_bytes(has_column=False))
+        block = slice(at, at + head.block_bytes(has_column=has_column))
         found += [
             (block, slice(start + number * size, start + (number + 1) * size))
             for number in range(count)

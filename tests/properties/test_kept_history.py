@@ -10,16 +10,25 @@ import pytest
 
 from cleaner.kernel.kernel import OffsetMap
 from cleaner.passes.dirty_section import DirtySection, dirty_section
-from cleaner.passes.key_parts import KeyParts
+from cleaner.passes.key_parts import KeyParts, Part
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.rules import cleaning_plan, pick
 from cleaner.rules.history import Level, levels_of
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.config_property import LONG_MAX
 from tests.harness.kept_history import KeptHistory
+from tests.harness.sidecar_mode import SidecarMode
+
+pytestmark = pytest.mark.usefixtures("sweeps_at_once")
 
 SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 25
 STEPS = 60
+
+
+@pytest.fixture
+def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes for older values need no pause, so that the model knows what is left."""
+    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -30,6 +39,12 @@ def test_a_history_keeps_what_its_rule_says(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS // 5))
 def test_the_keys_may_come_in_parts(seed: int) -> None:
     KeptHistory(seed, map_slots=16).play(STEPS)
+
+
+@pytest.mark.parametrize("sidecars", [SidecarMode.OFF, SidecarMode.DAMAGED, SidecarMode.LYING])
+@pytest.mark.parametrize("seed", range(SEEDS // 5))
+def test_sidecars_may_be_missing_or_damaged_or_lie(seed: int, sidecars: SidecarMode) -> None:
+    KeptHistory(seed, sidecars=sidecars).play(STEPS)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS // 12))
@@ -73,8 +88,8 @@ def _forget_that_there_is_a_history(patch: pytest.MonkeyPatch) -> None:
 def _keep_cells_of_other_parts(patch: pytest.MonkeyPatch) -> None:
     """The map of cells is not cleared with the map of keys."""
 
-    def clear(parts: Any, keys_max: int | None, part: Any) -> None:
-        OffsetMap.clear(parts._map, keys_max, part=part.number, parts=part.count)
+    def clear(parts: Any, part: Part) -> None:
+        OffsetMap.clear(parts._map, part=part.number, parts=part.count)
 
     patch.setattr(KeyParts, "_clear", clear)
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from cleaner.inspect.key_search import find_key
 from cleaner.inspect.verify_keys import verify_keys
+from cleaner.rules.cleaning_plan import remainder_of
 from cleaner.rules.pick import Reason
 from protocol.records.record_batch import Record, build_batch
 from storage.files.paths import KEYS
 from storage.formats.config_property import LONG_MAX
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.log_config import LogConfig
-from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, identity, meter_of
+from tests.harness.compacted_log import (
+    CONFIG,
+    DIRECTORY,
+    SETTINGS,
+    CompactedLog,
+    identity,
+    meter_of,
+)
 from tests.harness.log_builder import valid
 from tests.harness.table_digest import digest_of
 
@@ -182,6 +192,89 @@ def test_after_a_start_a_log_is_judged_once_and_one_without_older_values_never()
     report = log.execute(log.plan(requested=False))
     assert (report.sweeps, report.groups) == (True, 0)
     assert log.assess().reason is None
+
+
+def test_passes_for_older_values_rest_between_each_other() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_thinning="all for 1h"))
+    log.now_ms = AT_NINE_MS
+    for number in range(600):
+        append(log, b"key-%d" % (number % 3), b"0", ago_ms=number * 1000)
+    log.clean()
+
+    sweeps = 0
+    for _ in range(3600 + 180):
+        log.now_ms += 1000
+        sweeps += log.clean_until_idle()
+
+    # The cell of everything older grows by 64th parts of an hour.
+    assert 5 < sweeps < 30
+    assert len(offsets(log)) == 3
+
+
+def test_the_pause_between_sweeps_grows_with_their_duration() -> None:
+    log = thinned_log()
+    append(log, b"a", b"0", ago_ms=HOUR_MS)
+    append(log, b"a", b"1", ago_ms=HOUR_MS - 1)
+    append(log, b"b", b"0")
+    report = log.clean()
+
+    slow = remainder_of(log.plan(), replace(report, seconds=3600.0))
+
+    assert slow.history_due_ms == log.now_ms + 20 * HOUR_MS
+    never = replace(report, seconds=3600.0, history_due_ms=LONG_MAX)
+    assert remainder_of(replace(log.plan(), sweeps=True), never).history_due_ms == LONG_MAX
+
+
+def test_the_moment_is_known_over_windows_and_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many keys the older value is in one segment and the last one in another."""
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_BYTES_MIN", 1)
+    small = replace(SETTINGS, dedupe_buffer_size=24 * 100)
+    log = CompactedLog(replace(CONFIG, compaction_thinning="all for 1h"), small)
+    log.now_ms = AT_NINE_MS
+    for ago_ms in (2 * HOUR_MS, HOUR_MS // 2):
+        for number in range(40):
+            append(log, b"key-%d" % number, b"0", ago_ms=ago_ms)
+        log.roll()
+    append(log, b"x", b"0")
+    report = log.clean()
+    assert report.parts > 1
+    assert report.history_due_ms < AT_NINE_MS + HOUR_MS
+
+    log.now_ms += 10 * HOUR_MS
+    log.clean_until_idle()
+
+    assert len(offsets(log)) == 41
+
+
+def test_a_pass_after_few_new_records_needs_no_more_parts_than_the_first() -> None:
+    log = thinned_log()
+    for number in range(50):
+        append(log, b"key-%d" % (number % 5), b"0", ago_ms=number * HOUR_MS)
+    first = log.clean()
+    append(log, b"key-1", b"1")
+    append(log, b"x", b"1")
+
+    second = log.clean()
+
+    assert (first.parts, second.parts) == (1, 1)
+
+
+def test_a_finished_sweep_leaves_no_unfinished_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_BYTES_MIN", 1)
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_SHARE", 10**9)
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(3):
+        append(log, b"a", b"%d" % number)
+    log.roll()
+    append(log, b"x", b"0")
+    log.clean()
+    append(log, b"y", b"0")
+
+    log.log.update_config(replace(THREE_VERSIONS, compaction_versions=1))
+    log.clean_until_idle()
+
+    assert offsets(log) == [2, 3, 4]
+    assert log.log.cut_offset_min == log.log.clean_offset == 4
 
 
 def test_sidecars_get_timestamps_when_values_are_thinned_and_lose_them_after_it() -> None:

@@ -104,6 +104,33 @@ def test_a_record_without_a_usable_timestamp_is_older_than_all_steps(timestamp: 
     assert next_cell_ms(levels, timestamp, NOW) == LONG_MAX
 
 
+def test_with_one_step_alone_values_go_by_sixty_fourths_of_its_age() -> None:
+    (rest,) = levels_of(CompactionHistory(steps=parse_thinning("all for 64h")))
+
+    assert rest == (HOUR, 64 * HOUR, True)
+    assert levels_of(CompactionHistory(steps=parse_thinning("all for 5s")))[0].period_ms == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all for 1h, one per 1h for 1d, one per 1d for 1y",
+        "one per 1m for 1h, one per 1d for 10d",
+        "all for 3s, one per 2s for 7s, one per 4s for 9s, one per 1m for 2m",
+        "one per 1w for 3w",
+    ],
+)
+def test_a_key_has_no_more_cells_than_are_counted(text: str) -> None:
+    history = CompactionHistory(steps=parse_thinning(text))
+    levels = levels_of(history)
+    finest = min(level.period_ms for level in levels)
+
+    for now_ms in (NOW, NOW + 12_345_678, NOW + 7 * DAY - 1):
+        moments = range(now_ms - history.steps[-1].age_ms * 2, now_ms + finest, finest)
+        cells = {cell_of(levels, moment, now_ms) for moment in moments} - {None}
+        assert len(cells) <= history.cells_max
+
+
 steps = st.sampled_from(
     [
         (),
@@ -152,9 +179,9 @@ def test_nothing_goes_before_the_moment_that_is_known(
 
 
 def test_a_value_goes_when_a_later_one_gets_older_than_all_steps() -> None:
-    history = CompactionHistory(steps=(ThinningStep(0, 30),))
-    records = [PastRecord(0, 0, is_tombstone=False), PastRecord(1, 100, is_tombstone=False)]
+    history = CompactionHistory(steps=(ThinningStep(0, 30_000),))
+    records = [PastRecord(0, 0, is_tombstone=False), PastRecord(1, 100_000, is_tombstone=False)]
 
-    assert older_values(records, history, 130) == records[:1]
-    assert due_ms_of(records, history, 130) == 131
-    assert older_values(records, history, 131) == []
+    assert older_values(records, history, 130_999) == records[:1]
+    assert due_ms_of(records, history, 130_999) == 131_000
+    assert older_values(records, history, 131_000) == []

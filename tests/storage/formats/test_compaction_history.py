@@ -61,6 +61,7 @@ def test_spaces_and_units_may_differ(text: str, written: str) -> None:
         ("one per 1h for 1d, one per 90m for 2d", "must be a multiple of the one before it, 1h"),
         ("one per 1h for 1d, one per 1h for 2d", "must be a multiple of the one before it, 1h"),
         ("one per 1s for 1y", f"more than {CELLS_MAX}"),
+        ("one per 1s for 1h, one per 1y for 10y", f"more than {CELLS_MAX}"),
         (", ".join(f"one per 1d for {age}d" for age in range(1, 18)), "at most 16 steps"),
     ],
 )
@@ -94,4 +95,5 @@ def test_a_key_has_no_more_periods_than_are_counted() -> None:
         steps=parse_thinning("all for 1h, one per 1h for 1d, one per 1d for 1y")
     )
 
-    assert history.cells_max == 1 + (23 + 2) + (364 + 2)
+    # Hours stay until their whole day is older than a day.
+    assert history.cells_max == 1 + (23 + 23 + 2) + (364 + 2)
