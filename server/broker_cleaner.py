@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 class BrokerCleaner:
     """The cleaner of one broker, from its start until `stop`."""
 
-    __slots__ = ("_counts", "_latency_watch", "_pool", "_space_watch", "compaction")
+    __slots__ = (
+        "_counts",
+        "_guard_deadline_ms",
+        "_latency_watch",
+        "_pool",
+        "_space_watch",
+        "compaction",
+    )
 
     def __init__(self, broker: Broker, pauses: CompactionPauses, *, background: Background) -> None:
         """Start to clean the logs of a broker that serves clients.
@@ -44,11 +51,13 @@ class BrokerCleaner:
         pauses.when_changed(self._pool.pause)
         self._counts.set_threads(config.log_cleaner_threads)
         self._pool.start()
+        self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._latency_watch = LatencyWatch(
             broker.probe,
             self._counts,
             set_rate=self._pool.set_guard_rate,
             is_enabled=config.log_cleaner_latency_guard_enable,
+            is_late=self._is_late,
         )
         self.compaction = Compaction(
             self._pool,
@@ -105,7 +114,12 @@ class BrokerCleaner:
         self._pool.configure(config.cleaner_settings())
         self._counts.set_threads(config.log_cleaner_threads)
         self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
+        self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
+
+    def _is_late(self) -> bool:
+        """Returns whether the backlog is past the latency guard's deadline."""
+        return 0 <= self._guard_deadline_ms < self._pool.late_ms
 
     async def stop(self) -> None:
         """Stop the passes, then wait until all jobs and leases have ended."""

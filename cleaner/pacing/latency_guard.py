@@ -7,10 +7,15 @@
                                            else, if the cleaner uses its rate: twice the rate up to the
                                            threshold, one STEP more above it
     produces begin beside a pass           START; this window shows nothing
+    the backlog is late                    twice the rate, from START up to CEILING, whatever p99 is
 
 The threshold is half of the last rate that was too fast, or the highest rate that was not, since. So a
 pass finds a rate that the disk bears within a few windows. Without a quiet time to compare with, the
 rate grows by STEPs only.
+
+The backlog is late if a pass runs, or a log waits for one, for longer than
+log.cleaner.latency.guard.deadline.ms. Then compaction matters more than the latency of produces, or logs
+would grow without end.
 
 At FLOOR the cleaner hardly disturbs produces, so windows at FLOOR count as quiet too: if produces became
 slower for another reason, the guard learns the new latency and raises the rate again.
@@ -68,10 +73,12 @@ class GuardState:
     """The rate up to which a rate doubles; infinite until one was too fast."""
 
 
-def after_window(state: GuardState, window: LatencyWindow) -> GuardState:
-    """Returns the guard's state after a window."""
+def after_window(state: GuardState, window: LatencyWindow, *, is_late: bool = False) -> GuardState:
+    """Returns the guard's state after a window; `is_late`: whether the backlog is late."""
     if window.produces == 0:
         return replace(state, rate=math.inf)
+    if is_late and not math.isinf(state.rate):
+        return replace(state, rate=min(max(2 * state.rate, START), CEILING))
     is_resting, is_unlimited = window.cleaner_bytes == 0, math.isinf(state.rate)
     if window.produces < JUDGED_PRODUCES_MIN:
         return replace(state, rate=START) if is_unlimited else state

@@ -126,7 +126,7 @@ class Lookout:
             return
         candidate = self._candidate(log, assessment, look.now_ms)
         if may_run:
-            look.offer(log, urgency(candidate))
+            look.offer(log, urgency(candidate), candidate.waited_ms)
 
     def assess(self, log: PartitionLog) -> Assessment:
         """Returns the current assessment of a log."""

@@ -67,7 +67,8 @@ class CleanerPool:
     """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_clock", "_ends", "_hold_of", "_logs", "_lookout", "_paused", "_picking", "_probe",
+        "_clock", "_ends", "_hold_of", "_logs", "_longest_wait_ms", "_lookout", "_paused", "_picking",
+        "_probe",
         "_rehearsing", "_runner", "_watchdog", "_workers",
     )  # fmt: skip
 
@@ -100,6 +101,8 @@ class CleanerPool:
         self._rehearsing = asyncio.Lock()
         # State.
         self._paused = NOTHING_PAUSED
+        self._longest_wait_ms = 0
+        """How long a log had waited at most that the last look found."""
 
     # ---------------------------------------------------------------- called by the broker
 
@@ -348,6 +351,16 @@ class CleanerPool:
         return self._workers.dead
 
     @property
+    def late_ms(self) -> int:
+        """How long at most a log has waited for a pass, or a pass runs."""
+        now_running = (
+            int(each.progress.snapshot().seconds * 1000)
+            for each in self._runner.running.values()
+            if each.task is Task.CLEAN
+        )
+        return max(self._longest_wait_ms, *now_running, 0)
+
+    @property
     @any_thread
     def stalled_tasks(self) -> int:
         """Tasks that have made no progress for `log.cleaner.stalled.ms`."""
@@ -405,6 +418,7 @@ class CleanerPool:
         self._lookout.forget_all_but(logs)
         look = await self._lookout.look_at_all(logs.values(), may_run=self._may_run)
         self._probe.picked(look)
+        self._longest_wait_ms = look.longest_wait_ms
         next_look_at = self._next_moment(look)
         if look.best is None or not self._may_run(look.best):
             return next_look_at

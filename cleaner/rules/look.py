@@ -14,7 +14,7 @@ class Look:
     """The findings of one look so far."""
 
     __slots__ = (
-        "best", "best_urgency", "horizon_now_ms", "now_ms", "wake_ms",
+        "best", "best_urgency", "horizon_now_ms", "longest_wait_ms", "now_ms", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
@@ -29,11 +29,15 @@ class Look:
         self.wake_ms = LONG_MAX
         """The next wall time at which the passing of time alone changes an assessment."""
 
+        self.longest_wait_ms = 0
+        """How long a log has waited at most that was offered."""
+
     def consider(self, assessment: Assessment) -> None:
         """Take a log's next wake-up time into account, whether or not a pass may run over it."""
         self.wake_ms = min(self.wake_ms, assessment.wake_ms)
 
-    def offer(self, log: PartitionLog, its_urgency: Urgency) -> None:
+    def offer(self, log: PartitionLog, its_urgency: Urgency, waited_ms: int) -> None:
         """Make a log the best candidate if it is more urgent than those before."""
+        self.longest_wait_ms = max(self.longest_wait_ms, waited_ms)
         if self.best_urgency is None or its_urgency > self.best_urgency:
             self.best, self.best_urgency = log, its_urgency

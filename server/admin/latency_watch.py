@@ -28,8 +28,8 @@ class LatencyWatch:
     """Applies the latency guard to the cleaner; `stop` ends it."""
 
     __slots__ = (
-        "_bytes_before", "_cleaner", "_counts_before", "_is_enabled", "_opened_at", "_produced",
-        "_set_rate", "_state", "_task",
+        "_bytes_before", "_cleaner", "_counts_before", "_is_enabled", "_is_late", "_opened_at",
+        "_produced", "_set_rate", "_state", "_task",
     )  # fmt: skip
 
     def __init__(
@@ -39,17 +39,20 @@ class LatencyWatch:
         *,
         set_rate: Callable[[float], None],
         is_enabled: bool,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         Args:
             produced: holds the histogram of produce times.
             cleaner: counts the bytes that the cleaner reads and writes.
             set_rate: called with the rate that the guard allows, in bytes per second.
+            is_late: returns whether the cleaner's backlog is past its deadline.
         """
         # Constant after construction
         self._produced = produced
         self._cleaner = cleaner
         self._set_rate = set_rate
+        self._is_late = is_late
         # State
         self._state = GuardState()
         self._is_enabled = is_enabled
@@ -85,7 +88,7 @@ class LatencyWatch:
         if is_first or is_full:
             self._open_window()
             if self._is_enabled:
-                self._decide(after_window(self._state, window))
+                self._decide(after_window(self._state, window, is_late=self._is_late()))
 
     def _decide(self, state: GuardState) -> None:
         if state.rate != self._state.rate:

@@ -158,6 +158,16 @@ class CleanerConfig:
         unit="ms",
         doc="How long the cleaner waits when no log needs cleaning.",
     )
+    log_cleaner_latency_guard_deadline_ms: int = prop(
+        "log.cleaner.latency.guard.deadline.ms",
+        LONG,
+        default=3_600_000,
+        at_least=-1,
+        unit="ms",
+        doc="When a log has waited for a pass, or a pass has run, for longer than this, the latency"
+        " guard lets the cleaner go faster and faster, though produces get slower, until the backlog is"
+        " gone; -1: never. Specific to Kompakt.",
+    )
     log_cleaner_stalled_ms: int = prop(
         "log.cleaner.stalled.ms",
         LONG,

@@ -109,6 +109,26 @@ def test_the_rate_never_falls_below_the_floor_nor_rises_above_the_ceiling() -> N
     assert after(at(START), *[window()] * 1000).rate == CEILING
 
 
+def test_a_late_backlog_wins_within_a_few_windows_and_the_guard_learns_nothing_meanwhile() -> None:
+    state, slow, rates = at(FLOOR), window(100 * QUIET_P99), list[float]()
+
+    while state.rate < CEILING:
+        state = after_window(state, slow, is_late=True)
+        rates.append(state.rate)
+
+    assert rates[0] == START
+    assert len(rates) < 8
+    assert after_window(state, slow, is_late=True).rate == CEILING
+    assert state.quiet_p99 == QUIET_P99
+    # Once the backlog is in time again, produces count again.
+    assert after_window(state, slow).rate == CEILING / 2
+
+
+def test_without_produces_a_late_backlog_is_not_held_back_either() -> None:
+    assert after_window(at(FLOOR), nobody(), is_late=True).rate == math.inf
+    assert after_window(GuardState(), window(QUIET_P99), is_late=True).rate == START
+
+
 def test_a_rate_that_the_cleaner_does_not_use_does_not_grow() -> None:
     assert after(at(START), window(cleaner_bytes=int(START / 3))).rate == START
 

@@ -88,3 +88,15 @@ def test_passes_on_request_and_for_a_deadline_ignore_windows() -> None:
     for reason in ("REQUESTED", "DEADLINE"):
         assert not is_out_of_window(reason, NIGHTS, noon)
     assert not is_out_of_window("DIRTY", CONFIG, noon)
+
+
+async def test_the_pool_knows_how_late_its_backlog_is(house: House) -> None:
+    first, second = large(house, "first", SLOWED), large(house, "second", SLOWED)
+    pool = house.pool(replace(SLOW, backoff_ms=1))
+    assert pool.late_ms == 0
+    async with running(pool):
+        # One pass runs for ever, and the other log waits for it.
+        await until(lambda: pool.late_ms >= 300)
+        (task,) = pool._runner.tasks
+        assert pool.late_ms >= int(task.progress.snapshot().seconds * 1000) - 100
+    assert {first.clean_offset, second.clean_offset} == {0}

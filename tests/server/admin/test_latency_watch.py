@@ -25,10 +25,15 @@ class House:
         self.probe = ServerProbe()
         self.counts = CleanerCounts()
         self.rates: list[float] = []
+        self.is_late = False
 
     def watch(self, *, is_enabled: bool = True) -> LatencyWatch:
         return LatencyWatch(
-            self.probe, self.counts, set_rate=self.rates.append, is_enabled=is_enabled
+            self.probe,
+            self.counts,
+            set_rate=self.rates.append,
+            is_enabled=is_enabled,
+            is_late=lambda: self.is_late,
         )
 
     def produce(self, seconds: float, times: int = latency_watch.WINDOW_PRODUCES) -> None:
@@ -66,6 +71,17 @@ async def test_slow_produces_beside_a_pass_halve_the_rate(house: House) -> None:
     house.counts.bytes_read(1 << 20)
 
     await until(lambda: house.rates == [START, START / 2])
+    await watch.stop()
+
+
+async def test_a_late_backlog_goes_faster_though_produces_are_slow(house: House) -> None:
+    watch = house.watch()
+    house.produce(0.001)
+    await until(lambda: house.rates == [START])
+    house.is_late = True
+    house.counts.bytes_read(1 << 30)
+    house.produce(1.0)
+    await until(lambda: house.rates == [START, 2 * START])
     await watch.stop()
 
 
