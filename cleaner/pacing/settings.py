@@ -67,6 +67,8 @@ class CleanerSettings:
     failure."""
     retry_backoff_max_ms: int = 3_600_000
     """The longest time that a partition stays in quarantine before a retry."""
+    is_by_benefit: bool = False
+    """log.cleaner.order: whether logs are served by the bytes freed per byte of I/O."""
     stalled_ms: int = 300_000
     """log.cleaner.stalled.ms: a pass without progress for that long is reported with its stack."""
     thread_niceness: int = 19

@@ -18,7 +18,7 @@ from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
 from cleaner.rules.pick import NOTHING, Assessment, LogState, Reason, Remainder, assess
 from cleaner.rules.report import PassReport
-from cleaner.rules.urgency import Candidate, urgency
+from cleaner.rules.urgency import HEAD_STARTS, Candidate, urgency
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
@@ -63,6 +63,7 @@ class Lookout:
         "_hold_of",
         "_horizon_clock",
         "_remainders",
+        "is_by_benefit",
         "short_of_space",
     )
 
@@ -80,6 +81,8 @@ class Lookout:
         """The share of a log's dirty bytes that the last pass over it freed."""
         self.short_of_space: frozenset[str] = frozenset()
         """The ids of the log directories whose disks are nearly full."""
+        self.is_by_benefit = False
+        """Whether the order is by the bytes freed per byte of I/O."""
 
     async def look_at_all(
         self, logs: Iterable[PartitionLog], *, may_run: Callable[[PartitionLog], bool]
@@ -150,6 +153,8 @@ class Lookout:
             waited_ms=waited_ms,
             is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
             gain=self._gains.get(partition, 1.0),
+            head_start=HEAD_STARTS[log.config.compaction_priority],
+            is_by_benefit=self.is_by_benefit,
         )
 
     def plan(

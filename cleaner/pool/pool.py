@@ -96,6 +96,7 @@ class CleanerPool:
         self._watchdog = Watchdog(self._runner)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock, hold_of)
+        self._lookout.is_by_benefit = settings.is_by_benefit
         self._hold_of = hold_of
         self._picking = asyncio.Lock()
         self._rehearsing = asyncio.Lock()
@@ -125,6 +126,7 @@ class CleanerPool:
         Fewer threads do not stop a pass; surplus workers end once they have no pass to run.
         """
         self._runner.configure(settings)
+        self._lookout.is_by_benefit = settings.is_by_benefit
         if self._workers.have_started:
             self._workers.start()
         self._workers.wake()

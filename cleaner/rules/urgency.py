@@ -1,8 +1,10 @@
 """Decide which eligible log is cleaned first. Pure.
 
-    score = dirty ratio + time since it became eligible / AGEING_MS
+    score = dirty ratio, or with log.cleaner.order=benefit twice the bytes freed per byte of I/O
+            + time since it became eligible / AGEING_MS
             + DEADLINE_HEAD_START if the log has exceeded max.compaction.lag.ms
             + INTERNAL_HEAD_START if the topic is internal: all other topics depend on it
+            + or - PRIORITY_HEAD_START if the topic's compaction.priority is high or low
 
 The highest score is served first. Waiting adds to all scores alike, so the order of two logs does not
 change once both are eligible, and head starts are finite. So no log starves: it is overtaken only by
@@ -30,7 +32,15 @@ DEADLINE_HEAD_START = 6
 
 INTERNAL_HEAD_START = 12
 
-HEAD_START_MAX_MS = (1 + DEADLINE_HEAD_START + INTERNAL_HEAD_START) * AGEING_MS
+PRIORITY_HEAD_START = 3
+"""A topic of high priority goes before others that have waited less than half an hour longer."""
+
+HEAD_STARTS = {"low": -PRIORITY_HEAD_START, "normal": 0, "high": PRIORITY_HEAD_START}
+"""By `compaction.priority`."""
+
+HEAD_START_MAX_MS = (
+    1 + DEADLINE_HEAD_START + INTERNAL_HEAD_START + 2 * PRIORITY_HEAD_START
+) * AGEING_MS
 
 INTERNAL_PREFIX = "__"
 """The prefix of the names of internal topics, such as `__consumer_offsets`."""
@@ -51,6 +61,10 @@ class Candidate:
     """Whether the disk of its log directory is nearly full."""
     gain: float = 1.0
     """The expected share of its dirty bytes that a pass frees, 0 to 1."""
+    head_start: int = 0
+    """By its topic's priority."""
+    is_by_benefit: bool = False
+    """Whether the bytes freed per byte of I/O count instead of the dirty ratio."""
 
 
 def urgency(candidate: Candidate) -> Urgency:
@@ -60,7 +74,10 @@ def urgency(candidate: Candidate) -> Urgency:
 
 
 def _score(candidate: Candidate) -> float:
-    score = candidate.assessment.dirty_ratio + candidate.waited_ms / AGEING_MS
+    # All of a log that is freed costs two bytes of I/O each.
+    share = 2 * _bytes_freed_per_io(candidate) if candidate.is_by_benefit else None
+    score = candidate.assessment.dirty_ratio if share is None else share
+    score += candidate.waited_ms / AGEING_MS + candidate.head_start
     if candidate.assessment.reason is Reason.DEADLINE:
         score += DEADLINE_HEAD_START
     if candidate.topic_partition.topic.startswith(INTERNAL_PREFIX):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import IoRates
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
-from storage.formats.config_property import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LONG, prop
+from storage.formats.config_property import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LONG, STRING, prop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +158,15 @@ class CleanerConfig:
         unit="ms",
         doc="How long the cleaner waits when no log needs cleaning.",
     )
+    log_cleaner_order: str = prop(
+        "log.cleaner.order",
+        STRING,
+        default="dirty-ratio",
+        choices=("dirty-ratio", "benefit"),
+        doc="Which of the logs that wait alike is compacted first: the one with the highest dirty ratio,"
+        " as in Kafka, or the one that frees most bytes per byte of I/O, expected from what its last"
+        " pass freed. Waiting, deadlines and compaction.priority count in both. Specific to Kompakt.",
+    )
     log_cleaner_latency_guard_deadline_ms: int = prop(
         "log.cleaner.latency.guard.deadline.ms",
         LONG,
@@ -199,6 +208,7 @@ class CleanerConfig:
             verify=self.log_cleaner_verify_enable,
             keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
+            is_by_benefit=self.log_cleaner_order == "benefit",
             stalled_ms=self.log_cleaner_stalled_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )

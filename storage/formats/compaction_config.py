@@ -189,6 +189,15 @@ class CompactionConfig:
         " keeps what it has done. Outside of it run: passes on request, for max.compaction.lag.ms, and"
         " while a disk is nearly full. Specific to Kompakt.",
     )
+    compaction_priority: str = prop(
+        "compaction.priority",
+        STRING,
+        default="normal",
+        choices=("low", "normal", "high"),
+        doc="How urgent passes over the topic are: high goes before topics of normal priority that have"
+        " waited less than half an hour longer, and those before low. No topic waits for ever. Specific"
+        " to Kompakt.",
+    )
     compaction_io_max_bytes_per_second: float = prop(
         "compaction.io.max.bytes.per.second",
         DOUBLE,

@@ -100,3 +100,34 @@ async def test_the_pool_knows_how_late_its_backlog_is(house: House) -> None:
         (task,) = pool._runner.tasks
         assert pool.late_ms >= int(task.progress.snapshot().seconds * 1000) - 100
     assert {first.clean_offset, second.clean_offset} == {0}
+
+
+async def test_a_topic_of_high_priority_is_cleaned_first_and_one_of_low_priority_last(
+    house: House,
+) -> None:
+    for priority in ("low", "normal", "high"):
+        house.dirty_log(priority, replace(CONFIG, compaction_priority=priority))
+    pool = house.pool()
+
+    async with running(pool):
+        await until(lambda: len(house.probe.events) == 3)
+
+    assert house.probe.events == ["completed high", "completed normal", "completed low"]
+
+
+async def test_the_order_by_benefit_follows_what_the_last_passes_have_freed(house: House) -> None:
+    """Of two logs of the same shape the one goes first in which the last pass has found more."""
+    pool = house.pool(replace(SETTINGS, is_by_benefit=True))
+    for topic, keys in (("gainless", 40), ("gainful", 1)):
+        log = house.log(topic)
+        for _ in range(2):
+            for number in range(40):
+                house.append(log, (b"%d" % (number % keys), b"v" * 1000))
+            log.roll(house.clock.wall_ms)
+            if not log.clean_offset:
+                await pool.clean_now(log)
+
+    queue = await pool.queue()
+
+    assert [each.topic_partition.topic for each in queue] == ["gainful", "gainless"]
+    await pool.stop()

@@ -7,7 +7,7 @@ starvation, from which it suffers (docs/design/cleaning.md).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +17,7 @@ from cleaner.rules.urgency import (
     AGEING_MS,
     DEADLINE_HEAD_START,
     HEAD_START_MAX_MS,
+    HEAD_STARTS,
     Candidate,
     urgency,
 )
@@ -56,6 +57,8 @@ def candidate(
     waited_ms: int = 0,
     is_disk_nearly_full: bool = False,
     gain: float = 1.0,
+    priority: str = "normal",
+    is_by_benefit: bool = False,
 ) -> Candidate:
     return Candidate(
         topic_partition=TopicPartition(topic, 0),
@@ -63,6 +66,8 @@ def candidate(
         waited_ms=waited_ms,
         is_disk_nearly_full=is_disk_nearly_full,
         gain=gain,
+        head_start=HEAD_STARTS[priority],
+        is_by_benefit=is_by_benefit,
     )
 
 
@@ -102,6 +107,27 @@ def test_a_deadline_goes_before_dirt_that_has_waited_for_less_than_an_hour_longe
     assert most_urgent(candidate(waited_ms=HOUR_MS), late) is not late
 
 
+def test_a_topics_priority_counts_as_half_an_hour_of_waiting() -> None:
+    high, normal, low = (candidate(priority=each) for each in ("high", "normal", "low"))
+
+    assert sorted([low, high, normal], key=urgency, reverse=True) == [high, normal, low]
+    assert most_urgent(high, candidate(waited_ms=HOUR_MS // 2 - 1)) is high
+    assert most_urgent(high, candidate(waited_ms=HOUR_MS // 2 + 1)) is not high
+    assert most_urgent(candidate(priority="low", waited_ms=HOUR_MS // 2 + 1), normal) is not normal
+
+
+def test_by_benefit_the_log_goes_first_that_frees_most_bytes_per_byte_of_io() -> None:
+    gainful = candidate(clean=100, cleanable=100, gain=0.9, is_by_benefit=True)
+    gainless = candidate(clean=0, cleanable=5000, gain=0.05, is_by_benefit=True)
+    waited = candidate(cleanable=100, gain=0.0, is_by_benefit=True, waited_ms=AGEING_MS)
+
+    order = sorted([gainless, gainful, waited], key=urgency, reverse=True)
+
+    assert order == [waited, gainful, gainless]
+    assert urgency(candidate(is_by_benefit=True))[1] == 1.0
+    assert most_urgent(candidate(clean=100), candidate(clean=0)).assessment.clean_bytes == 0
+
+
 def test_where_the_disk_is_nearly_full_only_the_bytes_freed_by_byte_of_io_count() -> None:
     internal = candidate("__consumer_offsets", clean=10_000, is_disk_nearly_full=True)
     gainful = candidate(clean=100, cleanable=50, is_disk_nearly_full=True)
@@ -122,6 +148,9 @@ CANDIDATES = st.builds(
     cleanable=st.integers(0, 1000),
     reason=REASONS,
     waited_ms=st.integers(0, 2 * HEAD_START_MAX_MS),
+    gain=st.floats(0, 1),
+    priority=st.sampled_from(list(HEAD_STARTS)),
+    is_by_benefit=st.just(value=False) | st.just(value=True),
 )
 
 
@@ -130,11 +159,7 @@ def test_which_of_two_goes_first_does_not_change_while_both_wait(
     one: Candidate, other: Candidate, later_ms: int
 ) -> None:
     def aged(each: Candidate) -> Candidate:
-        return Candidate(
-            topic_partition=each.topic_partition,
-            assessment=each.assessment,
-            waited_ms=each.waited_ms + later_ms,
-        )
+        return replace(each, waited_ms=each.waited_ms + later_ms)
 
     difference = urgency(one)[1] - urgency(other)[1]
     if abs(difference) > 1e-3:
