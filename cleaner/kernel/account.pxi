@@ -6,6 +6,7 @@ cdef class Account:
     # Constant after construction
     cdef bint is_verified
     cdef int64_t new_horizon_ms
+    cdef int codec
     # State: see GroupAccount
     cdef kp_hash128 digest
     cdef int64_t batches
@@ -18,8 +19,9 @@ cdef class Account:
     cdef int64_t marked
     cdef int64_t expired_offset_max
 
-    def __cinit__(self, *, bint is_verified, int64_t new_horizon_ms):
+    def __cinit__(self, *, bint is_verified, int64_t new_horizon_ms, int codec):
         self.is_verified = is_verified
+        self.codec = codec
         self.new_horizon_ms = new_horizon_ms
         self.clear()
 
@@ -100,12 +102,15 @@ cdef class Account:
         cdef record_view record
         cdef bint keeps_max = judged.kept == 0 or header.attributes & ATTRIBUTE_LOG_APPEND_TIME
         cdef int64_t max_timestamp = header.max_timestamp
+        cdef batch_header expected = header[0]
         if not keeps_max:
             max_timestamp = judged.max_timestamp
+        if judged.kept > 0:
+            expected.attributes = rebuilt_attributes(header, self.codec)
         kp_digest_add(
             &self.digest,
             kp_digest_header(
-                header, judged.kept, max_timestamp, self.expected_horizon(judged, header)
+                &expected, judged.kept, max_timestamp, self.expected_horizon(judged, header)
             ),
         )
         for i in range(judged.run_count):

@@ -3,10 +3,18 @@
 
 @final
 cdef class BatchWriter:
+    # Constant after construction: the codec of rebuilt data batches, -1 to keep that of each; the level of
+    # each codec
+    cdef int codec
+    cdef tuple levels
     # The batches written since it was last cleared, one after the other
     cdef Buffer output
     # Records on their way into a codec, reused
     cdef Buffer rebuilt
+
+    def __cinit__(self, *, int codec, tuple levels not None):
+        self.codec = codec
+        self.levels = levels
 
     def __dealloc__(self):
         free(self.output.data)
@@ -43,12 +51,12 @@ cdef class BatchWriter:
         uint8_t *entries,
         int64_t position,
     ) except -1 nogil:
-        """Append a header and the surviving records, compressed if the batch was.
+        """Append a header and the surviving records, compressed with the codec that the header gets.
 
         `remains` is the header; its size is set here. The timestamp deltas grow by `shift`, which may
-        enlarge the
-        records: their new sizes are stored in their `entries`.
+        enlarge the records: their new sizes are stored in their `entries`.
         """
+        remains.attributes = rebuilt_attributes(remains, self.codec)
         if not remains.attributes & ATTRIBUTE_CODEC_MASK:
             return write_plain(&self.output, judged, remains, shift, entries, position)
         self.rebuilt.size = 0
@@ -64,6 +72,7 @@ cdef class BatchWriter:
                 <const char *>self.rebuilt.data + BATCH_HEADER_SIZE,
                 self.rebuilt.size - BATCH_HEADER_SIZE,
             ),
+            level=self.levels[remains.attributes & ATTRIBUTE_CODEC_MASK],
         )
         if data.shape[0] > INT32_MAX - BATCH_HEADER_SIZE:
             return corrupt(position, remains.base_offset, b"its records outgrow a batch")
@@ -75,6 +84,13 @@ cdef class BatchWriter:
         write_batch_header(self.output.data + self.output.size, remains)
         self.output.size += remains.size
         return 0
+
+
+cdef inline int16_t rebuilt_attributes(const batch_header *header, int codec) noexcept nogil:
+    """Returns the attributes of a batch with records after it was rebuilt. Control batches have no codec."""
+    if codec < 0 or header.attributes & ATTRIBUTE_CONTROL:
+        return header.attributes
+    return <int16_t>((header.attributes & ~ATTRIBUTE_CODEC_MASK) | codec)
 
 
 cdef int write_plain(

@@ -50,7 +50,10 @@ cdef class BatchFilter:
         bint is_verified=False,
         int64_t hold_offset=INT64_MAX,
         strategy=BY_OFFSET_STRATEGY,
+        codec=None,
+        tuple codec_levels=(None,) * 5,
     ):
+        cdef int codec_number = -1 if codec is None else codec
         if min(now_ms, delete_retention_ms, index_interval_bytes, segment_bytes_max) < 0:
             raise ValueError("a time or a number of bytes is negative")
         self.end_offset = end_offset
@@ -58,8 +61,10 @@ cdef class BatchFilter:
         # An infinite retention must not overflow into the past.
         self.new_horizon_ms = now_ms + min(delete_retention_ms, INT64_MAX - now_ms)
         self.source = SourceKeys()
-        self.writer = BatchWriter()
-        self.group = Account(is_verified=is_verified, new_horizon_ms=self.new_horizon_ms)
+        self.writer = BatchWriter(codec=codec_number, levels=codec_levels)
+        self.group = Account(
+            is_verified=is_verified, new_horizon_ms=self.new_horizon_ms, codec=codec_number
+        )
         self.current = OutputSegment(
             index_interval_bytes=index_interval_bytes,
             segment_bytes_max=segment_bytes_max,

@@ -42,6 +42,7 @@ from cleaner.rules.step import (
     SegmentSummary,
     VerdictCount,
 )
+from protocol.records.compression import Codec
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_totals import KeyTotals
@@ -413,6 +414,8 @@ class BatchFilter:
         is_verified: bool = False,
         hold_offset: int = ...,
         strategy: CompactionStrategy = ...,
+        codec: Codec | None = None,
+        codec_levels: tuple[int | None, ...] = ...,
     ) -> None:
         """
         Args:
@@ -437,6 +440,8 @@ class BatchFilter:
             is_verified: whether the account is complete enough for a verification, and every key is
                 hashed again and compared with its entry.
             hold_offset: tombstones and markers at and above it stay even after their delete horizon.
+            codec: of the data batches that are rebuilt; None keeps the codec of each.
+            codec_levels: the level of each codec, by its number; None: the default of Kafka's clients.
             strategy: which versions the sidecars have.
 
         Raises:

@@ -302,6 +302,8 @@ def _filter(
         is_verified=settings.verify,
         hold_offset=plan.hold.offset,
         strategy=plan.view.config.strategy,
+        codec=plan.view.config.cleaned_codec,
+        codec_levels=plan.view.config.codec_levels,
     )
 
 

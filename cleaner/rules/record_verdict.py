@@ -28,7 +28,8 @@ A pass ends before the first transaction that is not decided yet.
 What remains of a batch
 
     VERBATIM  its own bytes: no record is dropped and no horizon stamped, or the pass does not judge it
-    REBUILT   the surviving records in a batch of the same header; if a tombstone is kept for the
+    REBUILT   the surviving records in a batch of the same header, but with the codec that the topic
+              chooses for rebuilt batches (`compaction.compression.type`); if a tombstone is kept for the
               first time, or a marker whose transaction is gone, the delete horizon is stamped into it
               (KIP-534: attribute bit 6, the base timestamp *is* the horizon, the records' deltas are
               rewritten against it)
@@ -51,6 +52,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cleaner.rules.history import PastRecord, stays_as_history
 from cleaner.rules.latest import Rank, version_of, wins
+from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType, read_control_type
 from protocol.records.record import Headers
 from protocol.wire.errors import InvalidRecord
@@ -211,6 +213,8 @@ class PassBounds:
     """How the records of a key are ranked."""
     history: CompactionHistory = LAST_VALUE
     """Which older values stay."""
+    codec: Codec | None = None
+    """The codec of the data batches that are rebuilt; None keeps the codec of each."""
 
     @property
     def new_delete_horizon_ms(self) -> int:

@@ -179,6 +179,16 @@ class CompactionConfig:
         " for internal topics. Specific to Kompakt.",
     )
 
+    compaction_compression_type: str = prop(
+        "compaction.compression.type",
+        STRING,
+        default="producer",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        doc="The codec of the batches that cleaning rebuilds because some of their records go: producer"
+        " keeps each batch's own. Batches in which nothing changes stay as they are. The level is that"
+        " of compression.gzip.level, compression.lz4.level or compression.zstd.level. Specific to"
+        " Kompakt.",
+    )
     compaction_window: str = prop(
         "compaction.window",
         STRING,

@@ -43,6 +43,16 @@ from storage.formats.config_property import (
 from storage.formats.stored_codec import StoredCodec
 from storage.formats.unused_log_config import UnusedLogConfig
 
+_CODECS = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By the values of `compression.type` and `compaction.compression.type`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig(UnusedLogConfig, CompactionConfig):
@@ -315,20 +325,19 @@ class LogConfig(UnusedLogConfig, CompactionConfig):
     @property
     def stored_codec(self) -> StoredCodec | None:
         """The codec with which batches are stored; None keeps what each producer chose."""
-        match self.compression_type:
-            case "producer":
-                return None
-            case "uncompressed":
-                return StoredCodec(Codec.NONE)
-            case "gzip":
-                level = self.compression_gzip_level
-                return StoredCodec(Codec.GZIP, None if level == -1 else level)
-            case "snappy":
-                return StoredCodec(Codec.SNAPPY)
-            case "lz4":
-                return StoredCodec(Codec.LZ4, self.compression_lz4_level)
-            case _:
-                return StoredCodec(Codec.ZSTD, self.compression_zstd_level)
+        codec = _CODECS[self.compression_type]
+        return None if codec is None else StoredCodec(codec, self.codec_levels[codec])
+
+    @property
+    def cleaned_codec(self) -> Codec | None:
+        """The codec of the batches that cleaning rebuilds; None keeps the codec of each."""
+        return _CODECS[self.compaction_compression_type]
+
+    @property
+    def codec_levels(self) -> tuple[int | None, ...]:
+        """The level of each codec, by its number; None is the codec's own default."""
+        gzip = None if self.compression_gzip_level == -1 else self.compression_gzip_level
+        return None, gzip, None, self.compression_lz4_level, self.compression_zstd_level
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], defaults: Self) -> Self:

@@ -277,7 +277,9 @@ def plain_map(
     )
 
 
-def remaining_bytes(batch: LogBatch, remains: Remains[LogRecord]) -> bytes:
+def remaining_bytes(
+    batch: LogBatch, remains: Remains[LogRecord], codec: Codec | None = None
+) -> bytes:
     """Returns the bytes that a pass writes for a batch of which `remains` is left."""
     match remains.fate:
         case Fate.VERBATIM:
@@ -287,7 +289,7 @@ def remaining_bytes(batch: LogBatch, remains: Remains[LogRecord]) -> bytes:
         case Fate.EMPTIED:
             return encode(emptied(batch))
         case Fate.REBUILT:
-            return encode(rebuilt(batch, remains))
+            return encode(rebuilt(batch, remains, codec))
 
 
 def emptied(batch: LogBatch) -> LogBatch:
@@ -295,12 +297,14 @@ def emptied(batch: LogBatch) -> LogBatch:
     return replace(batch, records=(), codec=Codec.NONE, delete_horizon_ms=None, base_timestamp=-1)
 
 
-def rebuilt(batch: LogBatch, remains: Remains[LogRecord]) -> LogBatch:
+def rebuilt(batch: LogBatch, remains: Remains[LogRecord], codec: Codec | None = None) -> LogBatch:
+    """Returns a rebuilt batch; `codec` as in `PassBounds`."""
     horizon = remains.stamped_horizon_ms
     latest = max(record.timestamp for record in remains.survivors)
     return replace(
         batch,
         records=remains.survivors,
+        codec=batch.codec if codec is None or batch.is_control else codec,
         delete_horizon_ms=batch.delete_horizon_ms if horizon is None else horizon,
         max_timestamp=batch.max_timestamp if batch.is_log_append_time else latest,
     )
@@ -313,4 +317,4 @@ def expected_outputs(
         ((batch, batch.records) for batch in batches), offset_map=offset_map, bounds=bounds
     )
     for batch, remains in zip(batches, judged, strict=True):
-        yield batch, remains, remaining_bytes(batch, remains)
+        yield batch, remains, remaining_bytes(batch, remains, bounds.codec)

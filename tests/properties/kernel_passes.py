@@ -135,6 +135,7 @@ class Pass:
             is_verified=True,
             hold_offset=self.bounds.hold_offset,
             strategy=self.bounds.strategy,
+            codec=self.bounds.codec,
         )
 
 
@@ -253,6 +254,7 @@ def passes(draw: st.DrawFn) -> Pass:
         hold_offset=draw(st.one_of(st.just(2**63 - 1), st.integers(0, base_offset))),
         strategy=strategy,
         history=history,
+        codec=draw(st.none() | CODECS),
     )
     return Pass(
         batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds

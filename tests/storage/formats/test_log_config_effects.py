@@ -47,6 +47,7 @@ SHOWN_ELSEWHERE = {
     "compaction.strategy.header": "tests/server/test_strategies.py",
     "compaction.versions": "tests/cleaner/passes/test_clean_history.py",
     "compaction.thinning": "tests/cleaner/passes/test_clean_history.py",
+    "compaction.compression.type": "tests/cleaner/passes/test_clean_codecs.py",
     "compaction.priority": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.window": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.io.max.bytes.per.second": "tests/cleaner/pool/test_topic_limits.py",
