@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.spark.jars import JarsUnavailable
 from protocol.wire.api_keys import APIS, INTERNAL_APIS
+from tests.harness.clients import create_topic
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.tool_transcript import read_steps, run_step
 
@@ -53,3 +54,20 @@ def test_the_versions_that_the_tool_finds_are_those_served_and_its_client_knows_
         if api.key not in INTERNAL_APIS
     ]
     assert all(usable == (high or low) for _, _, low, high, usable in found)
+
+
+def test_kafkas_tool_sets_values_with_commas_in_brackets(tools: KafkaTools, bootstrap: str) -> None:
+    create_topic(bootstrap, "archive", config={"cleanup.policy": "compact"})
+    of_topic = ("--entity-type", "topics", "--entity-name", "archive")
+    values = {
+        "compaction.thinning": "all for 1h,one per 1h for 1d",
+        "compaction.window": "Mon-Fri 22:00-06:00,Sat-Sun 00:00-24:00",
+    }
+    added = ",".join(f"{name}=[{value}]" for name, value in values.items())
+
+    changed = tools.run("kafka-configs", *of_topic, "--alter", "--add-config", added)
+
+    assert changed.code == 0, changed
+    shown = tools.run("kafka-configs", *of_topic, "--describe").output
+    for name, value in values.items():
+        assert f"{name}={value} sensitive=false" in shown
