@@ -44,14 +44,15 @@ class PassMeter:
         sleep: Callable[[float], bool],
         is_stale: Callable[[], bool],
         progress: PassProgress | None = None,
-        topic_budget: Budget | None = None,
+        topic_budget: Callable[[], Budget | None] = lambda: None,
     ) -> None:
         """
         Args:
             sleep: waits, and returns True as soon as the pass must stop; `sleep(0)` only checks that.
             is_stale: whether the log's generation has changed since the pass was planned.
             progress: published progress of the pass; by default it is not published.
-            topic_budget: the I/O budget of the log's topic; None if it has none.
+            topic_budget: returns the I/O budget of the log's topic, at its present rate; None if it has
+                none.
         """
         # Constant after construction.
         self._throttle = throttle
@@ -71,13 +72,13 @@ class PassMeter:
         self.bytes_read += bytes_count
         self.progress.read(bytes_count)
         self._probe.bytes_read(bytes_count)
-        self._pay(self._throttle.read(bytes_count, sleep=self._nap, topic=self._topic_budget))
+        self._pay(self._throttle.read(bytes_count, sleep=self._nap, topic=self._topic_budget()))
 
     def wrote(self, bytes_count: int) -> None:
         """Account for bytes just written and wait for the throttle. Raises as `check`."""
         self.bytes_written += bytes_count
         self._probe.bytes_written(bytes_count)
-        self._pay(self._throttle.wrote(bytes_count, sleep=self._nap, topic=self._topic_budget))
+        self._pay(self._throttle.wrote(bytes_count, sleep=self._nap, topic=self._topic_budget()))
 
     def check(self) -> None:
         """Raises `CleaningAborted` if the pass must stop or its log has changed."""
@@ -90,6 +91,7 @@ class PassMeter:
     def _nap(self, seconds: float) -> bool:
         """Sleep for the throttle. Returns True if the pass must stop."""
         self.progress.beat()
+        self._topic_budget()  # A wait follows a changed rate.
         return self._sleep(seconds) or self._is_stale()
 
     def _pay(self, seconds: float) -> None:

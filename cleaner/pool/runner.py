@@ -197,8 +197,8 @@ class Runner:
         return self.settings.threads
 
     def follow_topics(self) -> None:
-        """Follow changes of topics' settings: their budgets, and the ends of their windows."""
-        self._topic_budgets.follow(task.log for task in self.tasks)
+        """Stop passes whose window has ended, and forget the budgets of topics without passes."""
+        self._topic_budgets.keep(task.log for task in self.tasks)
         now_ms = self._clock.now_ms()
         for task in self._running.values():
             if task.task is Task.CLEAN and is_out_of_window(task.reason, task.log.config, now_ms):
@@ -379,7 +379,7 @@ class Runner:
             sleep=running.stop.wait,
             is_stale=lambda: log.generation != generation,
             progress=running.progress,
-            topic_budget=self._topic_budgets.of(log),
+            topic_budget=lambda: self._topic_budgets.of(log),
         )
         meter.check()
         return meter

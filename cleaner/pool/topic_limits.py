@@ -32,20 +32,19 @@ class TopicBudgets:
         self._budgets: dict[str, Budget] = {}
 
     def of(self, log: PartitionLog) -> Budget | None:
-        """Returns the budget for a pass over a log; None if its topic has never set one."""
+        """Returns the budget for a pass over a log, at the topic's present rate; None if it has none."""
         topic, rate = log.topic_partition.topic, log.config.io_rate
         if math.isinf(rate) and topic not in self._budgets:
             return None
         # One step of the interpreter: passes of one topic may begin at the same time.
         budget = self._budgets.setdefault(topic, Budget(clock=self._clock))
-        budget.set_rate(rate)
+        if budget.bytes_per_second != rate:
+            budget.set_rate(rate)
         return budget
 
-    def follow(self, logs: Iterable[PartitionLog]) -> None:
-        """Apply the present settings of the topics of running passes; forget the other budgets."""
-        rates = {log.topic_partition.topic: log.config.io_rate for log in logs}
-        for topic, budget in tuple(self._budgets.items()):
-            if topic in rates:
-                budget.set_rate(rates[topic])
-            else:
+    def keep(self, logs: Iterable[PartitionLog]) -> None:
+        """Forget the budgets of all topics but those of these logs."""
+        topics = {log.topic_partition.topic for log in logs}
+        for topic in tuple(self._budgets):
+            if topic not in topics:
                 self._budgets.pop(topic, None)

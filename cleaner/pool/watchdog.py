@@ -67,8 +67,11 @@ class Watchdog:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self.look()
-            self._runner.follow_topics()
+            try:
+                self.look()
+                self._runner.follow_topics()
+            except Exception:  # noqa: BLE001 - it watches on after any error
+                _log.exception("the watchdog failed; it continues")
 
     def _report(self, task: RunningPass) -> None:
         partition, progress = task.log.topic_partition, task.progress.snapshot()

@@ -59,7 +59,7 @@ def read_record(
         raise CorruptBatch(f"{end - position} bytes of a record belong to no field")
     record = Record(
         offset=base_offset + offset_delta,
-        timestamp=base_timestamp + timestamp_delta,
+        timestamp=as_int64(base_timestamp + timestamp_delta),
         key=key,
         value=value,
         headers=headers,
@@ -110,7 +110,7 @@ def _read_varint(view: memoryview, position: int, bytes_max: int) -> tuple[int, 
 def write_record(out: bytearray, record: Record, *, base_offset: int, base_timestamp: int) -> None:
     """Append a record to a batch's records."""
     body = bytearray(1)  # Attributes: none is defined.
-    _write_varint(body, record.timestamp - base_timestamp)
+    _write_varint(body, as_int64(record.timestamp - base_timestamp))
     _write_varint(body, record.offset - base_offset)
     _write_nullable(body, record.key)
     _write_nullable(body, record.value)
@@ -120,6 +120,12 @@ def write_record(out: bytearray, record: Record, *, base_offset: int, base_times
         _write_nullable(body, value)
     _write_varint(out, len(body))
     out += body
+
+
+def as_int64(number: int) -> int:
+    """Returns the number as a Java long wraps it: producers choose timestamps, and their differences may
+    be too large."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _write_nullable(out: bytearray, data: bytes | None) -> None:

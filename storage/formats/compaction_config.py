@@ -215,8 +215,8 @@ class CompactionConfig:
         at_least=1,
         unit="bytes",
         doc="How much the passes over the topic may read and write together, besides"
-        " log.cleaner.io.max.bytes.per.second for all topics. A running pass follows a change within ten"
-        " seconds. Specific to Kompakt.",
+        " log.cleaner.io.max.bytes.per.second for all topics. A running pass follows a change at once."
+        " Specific to Kompakt.",
     )
 
     @property

@@ -73,7 +73,7 @@ def read_steps(path: Path) -> list[Step]:
     for part in ("\n" + path.read_text("utf-8")).split("\n$ ")[1:]:
         command, *lines = part.rstrip("\n").split("\n")
         given = tuple(line[2:] for line in lines if line.startswith("< "))
-        said = tuple(line for line in lines if not line.startswith("< "))
+        said = tuple(_in_order(line) for line in lines if not line.startswith("< "))
         steps.append(Step(command, given, said))
     return steps
 
@@ -93,7 +93,13 @@ def _lines(text: str, bootstrap: str) -> Iterator[str]:
         if line.strip() and not STACK_LINE.search(line):
             for pattern, instead in VOLATILE:
                 line = pattern.sub(instead, line)
-            yield line.replace(f"{host} {port}", "<host> <port>").rstrip()
+            yield _in_order(line.replace(f"{host} {port}", "<host> <port>").rstrip())
+
+
+def _in_order(line: str) -> str:
+    """Returns a line with a topic's settings sorted: the tool's order depends on how many there are."""
+    before, configs, settings = line.partition("Configs: ")
+    return before + configs + ",".join(sorted(settings.split(",")))
 
 
 def _record(path: Path, tools: KafkaTools, bootstrap: str) -> None:

@@ -43,7 +43,9 @@ HEADER_IMAGE = struct.Struct(
 )
 
 
-def digest_of(batch: LogBatch, remains: Remains[LogRecord], written: bytes) -> int:
+def digest_of(
+    batch: LogBatch, remains: Remains[LogRecord], written: bytes, codec: Codec | None
+) -> int:
     """What `cleaner/kernel/digest.h` says of one batch that remains."""
     match remains.fate:
         case Fate.DROPPED:
@@ -53,7 +55,7 @@ def digest_of(batch: LogBatch, remains: Remains[LogRecord], written: bytes) -> i
         case Fate.EMPTIED:
             return header_digest(emptied(batch))
         case Fate.REBUILT:
-            left = rebuilt(batch, remains)
+            left = rebuilt(batch, remains, codec)
             return header_digest(left) + sum(record_digest(r, left) for r in left.records)
 
 
@@ -125,7 +127,8 @@ def test_the_digest_is_the_oracles_and_what_the_reader_finds(
 
     outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
     account = batch_filter.account
-    assert account.digest == sum(digest_of(*outcome) for outcome in outcomes) % 2**128
+    codec = a_pass.bounds.codec
+    assert account.digest == sum(digest_of(*each, codec) for each in outcomes) % 2**128
     assert account.batches == sum(bool(output) for _, _, output in outcomes)
     assert read_again(segment.data, account) == told_by(account)
 

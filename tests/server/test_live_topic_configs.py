@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -415,6 +416,62 @@ async def compaction_unkeyed_records(path: Path) -> None:
         assert b"unkeyed" not in await topic.values()
 
 
+def keeping(name: str, value: str) -> Callable[[Path], Any]:
+    """Check that an older value of a key stays after the change, which would go without it."""
+
+    async def proof(path: Path) -> None:
+        now_ms = int(time.time() * 1000)
+        async with orders(path, CLEANING, cleanup_policy="delete") as topic:
+            for number in range(2):
+                record = Record(offset=0, timestamp=now_ms, key=b"key", value=b"%d" % number)
+                await topic.seal(build_batch([record]))
+            await topic.seal(batch_of(1, key=b"other", value=b"last"))
+            await topic.set(name, value)
+            await topic.set("cleanup.policy", "compact")
+            await topic.cleaned_up_to(3)
+            assert await topic.values() == [b"0", b"1", b"last"]
+            await topic.set(name, "1" if value.isdigit() else "")
+            await until(lambda: not topic.log.has_history)
+            assert await topic.values() == [b"1", b"last"]
+
+    return proof
+
+
+async def compaction_window(path: Path) -> None:
+    start = datetime.now(UTC) + timedelta(hours=12)
+    closed = f"{start:%H:%M}-{start + timedelta(hours=1):%H:%M}"
+    await cleaned_after("compaction.window", closed, "00:00-24:00")(path)
+
+
+async def compaction_priority(path: Path) -> None:
+    configs: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+    async with orders(
+        path, CLEANING | {"log_cleaner_io_max_bytes_per_second": "1"}, **configs
+    ) as topic:
+        compaction = topic.served.broker.compaction
+        assert compaction is not None
+        for priority, head_start in (("high", 3), ("low", -3)):
+            await topic.set("compaction.priority", priority)
+            await topic.seal()
+            candidate = compaction.pool._lookout.candidate(topic.log)
+            assert candidate is not None
+            assert candidate.head_start == head_start
+
+
+async def compaction_compression_type(path: Path) -> None:
+    async with orders(path, CLEANING, cleanup_policy="delete") as topic:
+        records = [Record(offset=n, timestamp=NOW_MS, key=b"%d" % n, value=b"v") for n in (0, 1)]
+        await topic.seal(build_batch(records))
+        await topic.seal(batch_of(1, key=b"0", value=b"newer"))
+        await topic.set("compaction.compression.type", "zstd")
+        await topic.set("cleanup.policy", "compact")
+        await topic.cleaned_up_to(3)
+        data = (await topic.served.fetch("orders", 0)).records
+        assert isinstance(data, memoryview)
+        codecs = [batch.attributes & 7 for batch in scan_batches(data).batches]
+        assert codecs == [Codec.ZSTD, Codec.NONE]
+
+
 def ranked_by(name: str, value: str, **configs: Any) -> Callable[[Path], Any]:
     """Check that the first record of a key, which has the highest version, wins after the change."""
 
@@ -492,6 +549,14 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
         compaction_strategy="header",
         compaction_strategy_header="another",
     ),
+    "compaction.versions": keeping("compaction.versions", "2"),
+    "compaction.thinning": keeping("compaction.thinning", "all for 1h"),
+    "compaction.window": compaction_window,
+    "compaction.io.max.bytes.per.second": cleaned_after(
+        "compaction.io.max.bytes.per.second", "1", "1000000000"
+    ),
+    "compaction.priority": compaction_priority,
+    "compaction.compression.type": compaction_compression_type,
     "compaction.hold.groups": compaction_hold_groups,
     "compaction.hold.max.ms": compaction_hold_max_ms,
     "retention.ms": retention_ms,

@@ -36,7 +36,6 @@ async def test_a_topic_with_a_budget_of_its_own_is_slow_and_the_others_are_not(
         assert slow.clean_offset == 0
 
         slow.update_config(CONFIG)
-        pool._runner.follow_topics()
         await until(lambda: slow.clean_offset == 20)
 
 
@@ -51,9 +50,11 @@ async def test_passes_over_one_topic_share_its_budget_and_it_is_forgotten_after_
     assert budgets.of(log) is budget
     assert budgets.of(other) is None
     log.update_config(replace(SLOWED, compaction_io_max_bytes_per_second=7.0))
-    budgets.follow([log, other])
+    assert budgets.of(log) is budget
     assert budget.bytes_per_second == 7.0
-    budgets.follow([other])
+    budgets.keep([log, other])
+    assert budgets.of(log) is budget
+    budgets.keep([other])
     assert budgets.of(log) is not budget
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch_header import read_header
@@ -140,6 +140,7 @@ TIMESTAMPS = st.sampled_from((-1, 0, 5)) | st.integers(-(2**62), 2**62)
     TIMESTAMPS,
     st.booleans(),
 )
+@example(contents=[(None, -(2**62)), (None, 2**62)], one=0, other=0, keyed=False)
 @settings(deadline=None)
 def test_every_record_that_is_keyless_or_untimely_is_named(
     contents: list[tuple[bytes | None, int]], one: int, other: int, keyed: bool
