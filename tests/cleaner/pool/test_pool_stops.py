@@ -17,6 +17,7 @@ from storage.log.log import PartitionLog
 from tests.cleaner.pool_house import (
     HOUR_MS,
     PATIENCE_SECONDS,
+    RESTS_LONG,
     SETTINGS,
     SLOW,
     House,
@@ -55,7 +56,7 @@ async def test_a_cancelled_pass_ends_at_once_and_the_workers_leave_its_log_alone
         for number in range(50):
             house.append(each, (b"%d" % (number % 5), b"v" * 100_000))
         each.roll(house.clock.wall_ms)
-    pool = house.pool(SLOW)
+    pool = house.pool(replace(RESTS_LONG, io_rates=SLOW.io_rates))
     async with running(pool):
         await until(lambda: bool(pool.status().running))
         (first,) = pool.status().running
