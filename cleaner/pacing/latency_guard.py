@@ -7,7 +7,7 @@
                                            else, if the cleaner uses its rate: twice the rate up to the
                                            threshold, one STEP more above it
     produces begin beside a pass           START; this window shows nothing
-    the backlog is late                    twice the rate, from START up to CEILING, whatever p99 is
+    the backlog is late                    twice the rate, from START up to CEILING, at any p99
 
 The threshold is half of the last rate that was too fast, or the highest rate that was not, since. So a
 pass finds a rate that the disk bears within a few windows. Without a quiet time to compare with, the

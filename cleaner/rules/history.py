@@ -82,7 +82,7 @@ def levels_of(history: CompactionHistory) -> tuple[Level, ...]:
 
 
 def cell_of(levels: Sequence[Level], timestamp: int, now_ms: int) -> Cell | None:
-    """Returns the cell of a record; None if it stays whatever comes after it."""
+    """Returns the cell of a record; None if it stays in any case."""
     found = None
     for number, level in enumerate(levels):
         if _enters_ms(level, timestamp) > now_ms:

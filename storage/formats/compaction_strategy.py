@@ -58,7 +58,7 @@ class CompactionStrategy:
         return self.column is not Ranking.OFFSET
 
     def by_rank(self) -> CompactionStrategy:
-        """Returns how records are ranked, whatever the key sidecars have."""
+        """Returns how records are ranked; the columns of the key sidecars do not count."""
         return replace(self, has_timestamps=False)
 
     def __str__(self) -> str:
