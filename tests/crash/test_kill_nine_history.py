@@ -6,7 +6,6 @@ records that are there.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import defaultdict
@@ -17,14 +16,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from cleaner.rules.history import PastRecord, older_values, stays_as_history
-from storage.files.local_files import ReadOnlyFileSystem
 from storage.formats.compaction_history import CompactionHistory, parse_thinning
 from tests.harness.broker_process import BrokerProcess
-from tests.harness.cleaning import wait_until_clean
-from tests.harness.clients import create_topic
-from tests.harness.verification import errors_in
+from tests.harness.kill_cycles import outliving_kills
 
-KILLS = int(os.environ.get("KOMPAKT_KILLS", "6"))
 KEYS = 200
 BATCH = 50
 RECORDS_A_LIFE = 4_000
@@ -95,26 +90,10 @@ class Writer:
 def test_every_value_that_the_rule_keeps_survives_kills_under_load_and_under_cleaning(
     tmp_path: Path,
 ) -> None:
-    choices = random.Random(int(os.environ.get("KOMPAKT_KILL_SEED", "7")))
-    broker = BrokerProcess(tmp_path, {"log.cleaner.backoff.ms": "20"})
-    broker.start()
-    for topic, settings in KEPT.items():
-        create_topic(broker.bootstrap_servers, topic, config=CONFIG | settings)
-    writer = Writer(broker.bootstrap_servers, choices)
-    try:
-        for _ in range(KILLS):
-            writer.write_for(choices.uniform(0.1, 0.8))
-            broker.kill()
-            assert errors_in(ReadOnlyFileSystem(), str(broker.data_dir)) == []
-            broker.start()
-            check(broker, writer)
-        writer.finish()
-        for topic in KEPT:
-            wait_until_clean(f"127.0.0.1:{broker.http_port}", topic)
+    topics = {topic: CONFIG | settings for topic, settings in KEPT.items()}
+    with outliving_kills(tmp_path, topics, Writer, check) as (broker, writer):
         for records in check(broker, writer)["three"].values():
             assert len(older_values(records, HISTORIES["three"], 0)) == len(records) - 1
-    finally:
-        broker.__exit__(None)
 
 
 def check(broker: BrokerProcess, writer: Writer) -> dict[str, Records]:

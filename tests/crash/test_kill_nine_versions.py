@@ -6,7 +6,6 @@ the acknowledged record with the highest version, or one that outranks it and wa
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
@@ -17,13 +16,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import BrokerProcess
-from tests.harness.cleaning import wait_until_clean
-from tests.harness.clients import ConfluentClient, create_topic
-from tests.harness.verification import errors_in
+from tests.harness.clients import ConfluentClient
+from tests.harness.kill_cycles import outliving_kills
 
-KILLS = int(os.environ.get("KOMPAKT_KILLS", "6"))
 KEYS = 300
 BATCH = 50
 RECORDS_A_LIFE = 4_000
@@ -120,29 +116,13 @@ class Writers:
 def test_the_highest_version_of_each_key_survives_kills_under_load_and_under_cleaning(
     tmp_path: Path,
 ) -> None:
-    choices = random.Random(int(os.environ.get("KOMPAKT_KILL_SEED", "7")))
-    broker = BrokerProcess(tmp_path, {"log.cleaner.backoff.ms": "20"})
-    broker.start()
-    for topic, strategy in RANKED.items():
-        create_topic(broker.bootstrap_servers, topic, config=CONFIG | strategy)
-    writers = Writers(broker.bootstrap_servers, choices)
-    try:
-        for _ in range(KILLS):
-            writers.write_for(choices.uniform(0.1, 0.8))
-            broker.kill()
-            assert errors_in(ReadOnlyFileSystem(), str(broker.data_dir)) == []
-            broker.start()
-            check(broker, writers)
-        writers.finish()
-        for topic in RANKED:
-            wait_until_clean(f"127.0.0.1:{broker.http_port}", topic)
+    topics = {topic: CONFIG | strategy for topic, strategy in RANKED.items()}
+    with outliving_kills(tmp_path, topics, Writers, check) as (broker, writers):
         records = check(broker, writers)
         assert records < KEYS * len(RANKED) * 3, "the cleaner has kept too much"
         text = broker.metrics()
         outranked = [line for line in text.splitlines() if "outranked_records_total " in line]
         assert float(outranked[-1].split()[-1]) > 0
-    finally:
-        broker.__exit__(None)
 
 
 def check(broker: BrokerProcess, writers: Writers) -> int:
