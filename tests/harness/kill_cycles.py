@@ -22,10 +22,10 @@ class LoadWriter(Protocol):
     """Writes to the topics, also while the broker is killed."""
 
     def write_for(self, seconds: float) -> None:
-        """Write for a while; what is not acknowledged then stays on its way."""
+        """Write for a while; records may still be unacknowledged when it returns."""
 
     def finish(self) -> None:
-        """Wait until all that was written is acknowledged."""
+        """Write the last records, and wait until all records are acknowledged."""
 
 
 W = TypeVar("W", bound=LoadWriter)
