@@ -382,7 +382,9 @@ class Link:
 
     async def _commit(self, coordinator: BrokerClient) -> None:
         mirrors = list(self._mirrors.values())
-        await commit_slots(coordinator, self.spec.group, mirrors, self.source.facts(), self._now_ms)
+        facts = self.source.facts()
+        for each in await commit_slots(coordinator, self.spec.group, mirrors, facts, self._now_ms):
+            self.source.noted(each)
 
     async def _refresh(self, client: BrokerClient) -> None:
         """Look at the source's topics, and make mirrors and copiers for what is new."""

@@ -133,13 +133,17 @@ class LinkSource:
         """Returns whether this cluster can hold a log with gaps; otherwise copiers look for them."""
         return self._sparse_level() > 0
 
+    def noted(self, error_code: int) -> None:
+        """Look at the source's topics once more soon, if this error shows that they have changed."""
+        self.is_stale = self.is_stale or error_code in CHANGED
+
     def judge(self, mirror: Mirror, answer: SourceAnswer) -> Verdict:
         """Returns what an answer means for a partition."""
         partition, found = mirror.log.topic_partition, self._topic_of(mirror)
         if found is None or partition.partition >= found.facts.partitions_count:
             reason = f"the source no longer has {partition}: promote the mirror to keep it"
             return Verdict(guard=Guard.GONE, reason=reason)
-        self.is_stale = self.is_stale or answer.error_code in CHANGED
+        self.noted(answer.error_code)
         target = mirror.target
         assert target is not None, "only a target has answers"
         mirror.noted(answer, target)

@@ -82,16 +82,24 @@ async def commit_slots(
     mirrors: Iterable[Mirror],
     topics: Mapping[str, SourceTopic],
     now_ms: Callable[[], int],
-) -> None:
+) -> set[ErrorCode]:
     """Commit the slots that have changed, of mirrors of these topics. A mirror whose slot is refused
-    retries. Raises ClientFailed if the source refuses all of them."""
-    due, pace = [], Pace(Turns())
+    retries.
+
+    Returns the errors of refused slots.
+
+    Raises:
+        ClientFailed: the source refuses all of them.
+    """
+    due, pace, refusals = [], Pace(Turns()), set[ErrorCode]()
     async for mirror in pace.paced(mirrors):
         source = topics.get(mirror.log.topic_partition.topic)
         if source is not None and _is_due(mirror, now_ms(), source.delete_retention_ms):
             due.append(mirror)
     for start in range(0, len(due), COMMITS_AT_ONCE):
-        await _commit(client, group, due[start : start + COMMITS_AT_ONCE], topics, now_ms)
+        at_once = due[start : start + COMMITS_AT_ONCE]
+        refusals |= await _commit(client, group, at_once, topics, now_ms)
+    return refusals
 
 
 def _is_due(mirror: Mirror, now_ms: int, delete_retention_ms: int) -> bool:
@@ -112,13 +120,13 @@ async def _commit(
     mirrors: Sequence[Mirror],
     topics: Mapping[str, SourceTopic],
     now_ms: Callable[[], int],
-) -> None:
+) -> set[ErrorCode]:
     slots = {each.log.topic_partition: each.slot_content for each in mirrors}
     targets = {each.log.topic_partition: each.target for each in mirrors}
     names = {each.topic: topics[each.topic].topic_id for each in slots}
     response = await client.call(slot_request(group, slots, names), OffsetCommitResponse)
     errors = slot_errors(response, {topic_id: name for name, topic_id in names.items()})
-    failed = ""
+    failed, refusals = "", set[ErrorCode]()
     for mirror in mirrors:
         partition = mirror.log.topic_partition
         code = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -129,7 +137,9 @@ async def _commit(
         elif code in OF_ONE_SLOT:
             reason = f"the source refuses its slot: {ErrorCode.from_wire(code).message}"
             mirror.answered(Verdict(guard=Guard.ERROR, reason=reason))
+            refusals.add(ErrorCode.from_wire(code))
         else:
             failed = failed or f"{partition}: {ErrorCode.from_wire(code).message}"
     if failed:
         raise ClientFailed(f"the source refuses the slots of group {group}: {failed}")
+    return refusals

@@ -197,7 +197,8 @@ async def test_a_refused_slot_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(2):
         coordinator.slots.clear()
         topics = {refused.log.topic_partition.topic: SOURCE}
-        await commit_slots(client, "__mirror.dr", [refused, other], topics, lambda: 1)
+        refusals = await commit_slots(client, "__mirror.dr", [refused, other], topics, lambda: 1)
+        assert refusals <= {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert other.slot is not None
     assert refused.state is MirrorState.RETRYING
     assert "refuses its slot" in refused.reason
