@@ -44,6 +44,10 @@ class UnswappedLog:
     def log_start_offset(self) -> Offset:
         return self._log.log_start_offset
 
+    @property
+    def kept_number(self) -> int:
+        return 0
+
     def new_cleaned_segment(
         self, base_offset: Offset, strategy: CompactionStrategy
     ) -> CleanedSegmentWriter:

@@ -118,6 +118,7 @@ def _execute(
     return replace(
         report,
         sidecars_built=index.built,
+        undo_number=log.kept_number,
         seconds=monotonic() - started,
         is_verified=settings.verify,
         verify_seconds=verifier.seconds,

@@ -47,6 +47,7 @@ from storage.files.errors import (
 from storage.files.paths import KEYS, join, segment_file
 from storage.formats.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.log.cleaning_view import CleanableSegment
+from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
 from storage.segment.cleaned_segment import CleanedSegment, discard_staged
 
@@ -137,12 +138,15 @@ def _commit(
             _verify(plan, group, cleaned, verifier)
         _check_keys(segments, result, outputs, check)
         meter.check()
-        _swap(log, plan, result, outputs, taken)
+        undo_number = _swap(log.cleaning, plan, result, outputs, taken)
     except BaseException:
         taken.discard()
         raise
     return replace(
-        _report(plan, result, meter, verifier), keys_mapped=check.keys, parts=check.parts
+        _report(plan, result, meter, verifier),
+        keys_mapped=check.keys,
+        parts=check.parts,
+        undo_number=undo_number,
     )
 
 
@@ -187,17 +191,18 @@ class _TakenOutputs:
 
 
 def _swap(
-    log: PartitionLog,
+    cleaning: LogCleaning,
     plan: CleaningPlan,
     result: RemoteResult,
     outputs: Sequence[tuple[CleanedSegment, ...]],
     taken: _TakenOutputs,
-) -> None:
+) -> int:
+    """Swap all groups. Returns the number by which the pass can be undone; 0 if it cannot be."""
     generation = plan.view.generation
     for group, cleaned in zip(result.groups, outputs, strict=True):
         offset = result.end_offset if group is result.groups[-1] else None
         try:
-            log.cleaning.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
+            cleaning.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
         except SwapRefused:
             raise
         except BaseException:
@@ -205,7 +210,8 @@ def _swap(
             raise
         taken.leave_to_the_manifest(cleaned)
     if not result.groups and result.end_offset > plan.view.clean_offset:
-        log.cleaning.commit_clean_offset(result.end_offset, generation=generation)
+        cleaning.commit_clean_offset(result.end_offset, generation=generation)
+    return cleaning.kept_number
 
 
 def _verify(

@@ -129,6 +129,8 @@ class PassReport:
     """Records that were superseded by one at a lower offset: writers race, or retry out of order."""
     outranked_examples: tuple[Outranked, ...] = ()
     """Some of these."""
+    undo_number: int = 0
+    """The number by which `kompakt compact undo` undoes the pass; 0 if it cannot be undone."""
     seconds: float = 0.0
     """Wall time of the pass; time spent throttled is part of it."""
     throttled_seconds: float = 0.0

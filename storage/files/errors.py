@@ -160,6 +160,10 @@ class SwapRefused(StorageError):
     """The log changed under a cleaning pass, so its result was rejected; clean again."""
 
 
+class UndoRefused(StorageError):
+    """A cleaning pass cannot be undone; nothing has changed."""
+
+
 class CutRefused(StorageError):
     """A cut would lose keys: cleaning has removed their older records below it. Nothing has changed."""
 

@@ -6,6 +6,7 @@
     <offset, 20 digits>.snapshot
     leader-epoch-checkpoint
     aborted-transactions
+    undo
     cut.<offset>.<n>
 <topic>.<topic id>/<partition>.checkpoint | .checkpoint.part
     and in a standby's copy    .checkpoint.download | .checkpoint.install
@@ -33,6 +34,7 @@ from protocol.wire.numbers import Offset
 MANIFEST = "manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 ABORTED_TRANSACTIONS = "aborted-transactions"
+UNDO = "undo"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 STANDBY_PROPERTIES = "standby.properties"

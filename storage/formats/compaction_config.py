@@ -219,6 +219,33 @@ class CompactionConfig:
         " Specific to Kompakt.",
     )
 
+    compaction_undo_ms: int = prop(
+        "compaction.undo.ms",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="ms",
+        doc="How long a pass over the topic can be undone (kompakt compact undo): the segments that it"
+        " has replaced stay on the disk that long, within compaction.undo.bytes; 0: not at all. They"
+        " count neither in the size of the log nor in its dirty ratio. Values and keys that a pass"
+        " removes are on the disk until then. Specific to Kompakt.",
+    )
+    compaction_undo_bytes: int = prop(
+        "compaction.undo.bytes",
+        LONG,
+        default=1 << 30,
+        at_least=0,
+        unit="bytes",
+        doc="How many bytes of replaced segments a partition keeps for compaction.undo.ms. Beyond that"
+        " the oldest passes can no longer be undone, and a pass that replaces more cannot be undone at"
+        " all. Specific to Kompakt.",
+    )
+
+    @property
+    def keeps_replaced_segments(self) -> bool:
+        """Whether passes can be undone."""
+        return self.compaction_undo_ms > 0 and self.compaction_undo_bytes > 0
+
     @property
     def windows(self) -> Windows:
         """When passes may run by themselves."""

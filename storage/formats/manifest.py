@@ -95,6 +95,8 @@ FLAG_HISTORY = 8
 FLAG_FOREIGN_STATES = 4
 """In the header: the files of epochs, producers and aborted transactions are those of another log, which
 this one has just replaced. Only the segments count. Then the format is 2."""
+FLAG_UNDO_FILE = 16
+"""In the header: the undo file (`storage/undo/undo_file.py`) holds; without the flag it does not."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -161,6 +163,9 @@ class Manifest:
     that does not know the flag drops it; then only passes over newer records of a key remove them."""
     has_foreign_states: bool = False
     """Whether the files of epochs, producers and aborted transactions are those of another log."""
+    has_undo_file: bool = False
+    """Whether the undo file holds: it names segments that were replaced and are kept. A release that
+    does not know the flag drops it, and removes these segments."""
     copy_id: uuid.UUID | None = None
     """The id of the last copy that has replaced the log's records; None if none has."""
     copied_from: uuid.UUID | None = None
@@ -194,7 +199,8 @@ def encode(manifest: Manifest) -> bytes:
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
             | FLAG_HISTORY * manifest.has_history
-            | FLAG_FOREIGN_STATES * manifest.has_foreign_states,
+            | FLAG_FOREIGN_STATES * manifest.has_foreign_states
+            | FLAG_UNDO_FILE * manifest.has_undo_file,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -207,7 +213,7 @@ def encode(manifest: Manifest) -> bytes:
     )
     body += ids
     for row in manifest.segments:
-        body += _encode_row(row)
+        body += encode_row(row)
     return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
 
 
@@ -248,10 +254,11 @@ def decode(data: bytes, path: str) -> Manifest:
         has_unfinished_pass=bool(flags & FLAG_UNFINISHED_PASS),
         has_history=bool(flags & FLAG_HISTORY),
         has_foreign_states=bool(flags & FLAG_FOREIGN_STATES),
+        has_undo_file=bool(flags & FLAG_UNDO_FILE),
         copy_id=_id_at(data, HEADER.size, header_size),
         copied_from=_id_at(data, HEADER.size + COPY_ID.size, header_size),
         segments=tuple(
-            _decode_row(data, header_size + index * row_size) for index in range(segment_count)
+            decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),
     )
 
@@ -283,7 +290,8 @@ def _id_at(data: bytes, position: int, header_size: int) -> uuid.UUID | None:
     return uuid.UUID(bytes=found) if any(found) else None
 
 
-def _encode_row(row: SegmentRow) -> bytes:
+def encode_row(row: SegmentRow) -> bytes:
+    """Returns the bytes of a segment's row."""
     return ROW.pack(
         row.base_offset,
         row.file_version,
@@ -301,7 +309,8 @@ def _encode_row(row: SegmentRow) -> bytes:
     )
 
 
-def _decode_row(data: bytes, position: int) -> SegmentRow:
+def decode_row(data: bytes, position: int) -> SegmentRow:
+    """Returns the segment's row at a position. Raises struct.error if the data ends before."""
     values = ROW.unpack_from(data, position)
     return SegmentRow(
         base_offset=values[0],

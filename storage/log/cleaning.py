@@ -1,9 +1,16 @@
 """What a cleaning pass does to a log: it writes segments beside the log, and swaps them in.
 
     cleaned files written, synced, named *.cleaned
+    undo file written, if sources are kept (`compaction.undo.ms`; storage/undo/kept_passes.py)
     manifest committed            <- from here on the cleaned segments are the log
     files renamed, directory synced
-    sources retired
+    sources retired, or kept
+
+and how a pass is undone, while its sources are kept:
+
+    aborted transactions written that the log has forgotten with the pass
+    manifest committed            <- from here on the sources are the log again
+    undo file written, cleaned segments retired
 
 If the broker crashes before the commit, recovery removes the files; if it crashes later, recovery
 finishes the renames (docs/reference/on-disk.md).
@@ -11,34 +18,77 @@ finishes the renames (docs/reference/on-disk.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from protocol.wire.numbers import Offset
-from storage.files.errors import NoSpace, SwapRefused
+from storage.files.errors import LogOffline, NoSpace, SwapRefused, UndoRefused
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, SEGMENT_KINDS
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow
 from storage.log.commits import LogCommits
 from storage.log.log_service import LogService, too_late_for_space
 from storage.log.offsets import LogOffsets
-from storage.log.segment_list import SegmentList, check_swap, swapped
+from storage.log.segment_list import SegmentList, check_swap, restored, swapped
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter, discard_staged
 from storage.segment.segment import Segment
 from storage.segment.taken_segment import take_segment
 from storage.state.log_states import LogStates
 from storage.threads import any_thread
+from storage.undo.undo_file import EndReason, KeptPass, KeptSwap
+from storage.undo.undo_rule import Name, name_of, name_of_segment
+
+NOTHING_KEPT = (
+    "nothing is kept of any pass of the partition: compaction.undo.ms says for how long the segments are"
+    " kept that later passes replace"
+)
+
+
+class Configured(Protocol):
+    """The log's configuration, which may change until the commit lock is held."""
+
+    @property
+    def config(self) -> LogConfig: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """An undo of a pass."""
+
+    number: int
+    segments_removed: int
+    """The cleaned segments that are no longer in the log."""
+    segments_restored: int
+    bytes_restored: int
+    clean_offset: Offset
 
 
 @any_thread
 class LogCleaning:
-    """The cleaning of one log. Created for each use, so that 10,000 logs do not hold one each."""
+    """The cleaning of one log by one pass. Created for each use, so that 10,000 logs do not hold one
+    each."""
 
-    __slots__ = ("_commits", "_fs", "_identity", "_list", "_offsets", "_service", "_states")
+    __slots__ = (
+        "_begun",
+        "_commits",
+        "_fs",
+        "_identity",
+        "_is_kept",
+        "_list",
+        "_log",
+        "_offsets",
+        "_service",
+        "_states",
+    )
 
     def __init__(
         self,
+        log: Configured,
         fs: FileSystem,
         identity: LogIdentity,
         offsets: LogOffsets,
@@ -47,6 +97,8 @@ class LogCleaning:
         states: LogStates,
         service: LogService,
     ) -> None:
+        # Constant after construction
+        self._log = log
         self._fs = fs
         self._identity = identity
         self._offsets = offsets
@@ -54,6 +106,15 @@ class LogCleaning:
         self._commits = commits
         self._states = states
         self._service = service
+        # State
+        self._begun: KeptPass | None = None
+        """The pass as it was before its first swap."""
+        self._is_kept = False
+
+    @property
+    def kept_number(self) -> int:
+        """The number by which the pass can be undone; 0 if it cannot be."""
+        return self._begun.number if self._begun is not None and self._is_kept else 0
 
     @property
     def generation(self) -> int:
@@ -123,7 +184,9 @@ class LogCleaning:
             new = self._commit_swap(sources, cleaned, generation, clean_offset, has_history)
             self._place(cleaned)
             clean_offset = self._commits.clean_offset
-            for segment in self._list.swap(sources, new, clean_offset):
+            replaced = self._list.swap(sources, new, clean_offset)
+            kept = self._commits.kept
+            for segment in replaced if kept is None else kept.keep(replaced):
                 # Its files are deleted when the last reader closes them.
                 segment.files.retire()
             self._states.cleaned_up_to(clean_offset)
@@ -137,10 +200,12 @@ class LogCleaning:
         has_history: bool | None,
     ) -> list[Segment]:
         """Commit the manifest, or discard the cleaned files on a full disk. Returns the new segments."""
+        before = None if self._commits.kept is None else self._commits.kept.stack
         try:
             self._commits.list_rolls()
             self._list.check_generation(generation)
             check_swap(self._list.segments, sources)
+            self._keep(sources, cleaned, clean_offset)
             new = [self._list.segment_of(each.row) for each in cleaned]
             segments = swapped(self._commits.listed, sources, new)
             is_last = clean_offset is not None
@@ -151,6 +216,8 @@ class LogCleaning:
                 has_history=has_history,
             )
         except NoSpace:
+            if self._is_kept and self._commits.kept is not None:
+                self._commits.kept.take_back(before)
             # The old manifest is still valid; on a full disk its unlisted files must go at once.
             for row in (each.row for each in cleaned):
                 discard_staged(
@@ -158,6 +225,31 @@ class LogCleaning:
                 )
             raise
         return new
+
+    def _keep(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        clean_offset: Offset | None,
+    ) -> None:
+        """Keep the sources of a swap if the topic wants that. If not, no earlier pass can be undone."""
+        commits, config = self._commits, self._log.config
+        if not config.keeps_replaced_segments:
+            self._is_kept = False
+            if commits.kept is not None:
+                commits.kept.end_all(EndReason.LATER_PASS)
+            return
+        kept = commits.passes_to_keep()
+        is_first = self._begun is None
+        if self._begun is None:
+            self._begun = commits.begun_pass()
+        self._is_kept = kept.begin_swap(
+            self._begun,
+            KeptSwap(tuple(sources), tuple(each.row for each in cleaned)),
+            () if clean_offset is None else self._states.aborted.below(clean_offset),
+            is_first=is_first,
+            bytes_max=config.compaction_undo_bytes,
+        )
 
     def _place(self, cleaned: Sequence[CleanedSegment]) -> None:
         """Give the files of committed segments their names. Raises DiskError."""
@@ -187,6 +279,8 @@ class LogCleaning:
             self._states.load()
             self._commits.list_rolls()
             self._list.check_generation(generation)
+            if self._commits.kept is not None:
+                self._commits.kept.keep_aborted(self._states.aborted.below(clean_offset))
             self._commits.commit(
                 self._commits.listed,
                 clean_offset=clean_offset,
@@ -195,6 +289,60 @@ class LogCleaning:
             )
             self._list.move_clean_offset(self._commits.clean_offset)
             self._states.cleaned_up_to(clean_offset)
+
+    # ---------------------------------------------------------------- the undo
+
+    def undo(self, number: int) -> Undone:
+        """Put back what a pass has replaced, in one manifest commit. A worker thread.
+
+        See `PartitionLog.undo_pass`.
+        """
+        commits = self._commits
+        with (
+            self._service.failing_with_the_disk(UndoRefused, NoSpace, LogOffline),
+            commits.commit_lock,
+        ):
+            self._service.check_online()
+            if commits.kept is None:
+                raise UndoRefused(NOTHING_KEPT)
+            self._states.load()
+            commits.list_rolls()
+            undone = commits.kept.check_undo(number)
+            # Passes that are running have planned with segments that go.
+            self._list.raise_generation()
+            outputs = {name_of(row) for row in undone.outputs}
+            # A segment may be both, if the pass has replaced it a second time.
+            sources = commits.kept.segments_of(undone)
+            restoring = [each for each in sources if name_of_segment(each) not in outputs]
+            removed = self._restore(undone, outputs, restoring)
+            commits.kept.undone()
+            for segment in (*removed, *(each for each in sources if each not in restoring)):
+                segment.files.retire()
+        return Undone(
+            number,
+            segments_removed=len(removed),
+            segments_restored=len(restoring),
+            bytes_restored=sum(each.size for each in restoring),
+            clean_offset=commits.clean_offset,
+        )
+
+    def _restore(
+        self, undone: KeptPass, outputs: Collection[Name], sources: Sequence[Segment]
+    ) -> list[Segment]:
+        """Commit the sources of a pass as the log again, and show them. Returns the cleaned segments."""
+        self._states.write_aborted_with(undone.aborted)
+        self._commits.commit(
+            restored(self._commits.listed, outputs, sources),
+            clean_offset=undone.clean_offset,
+            has_unfinished_pass=undone.has_unfinished_pass,
+            has_history=undone.has_history,
+        )
+        return self._list.restore(
+            outputs,
+            sources,
+            self._commits.clean_offset,
+            partial(self._states.restore_aborted, undone.aborted),
+        )
 
 
 def _place_files(fs: FileSystem, directory: str, cleaned: Sequence[CleanedSegment]) -> None:

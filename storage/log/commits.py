@@ -3,6 +3,7 @@
     roll        a manifest that lists the sealed segment, in the background
     checkpoint  the end of the active segment's safe part: the recovery point; in the background, too
     cleaning    cleaned segments for their sources, a later clean offset (`storage/log/cleaning.py`)
+    undo        the sources again, and the clean offset as it was before the pass
     start       a later log start, and none of the segments below it (`storage/log/log_start.py`)
     truncate    fewer segments, and a new active one
     replace     the segments of a copy (`storage/log/replacement.py`)
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import CutRefused, NoSpace
@@ -35,6 +36,9 @@ from storage.recovery.checkpoint import Checkpoint, bytes_behind, is_in, take_ch
 from storage.segment.segment import Segment
 from storage.state.log_states import LogStates
 from storage.threads import any_thread, loop_thread
+from storage.undo.kept_passes import KeptPasses
+from storage.undo.undo_file import EndReason, KeptPass
+from storage.undo.undo_rule import Stack
 
 
 @any_thread
@@ -42,6 +46,7 @@ class LogCommits:
     """The manifest of one log, and the operations that replace it. Its `PartitionLog` owns it."""
 
     __slots__ = (
+        "_clock_ms",
         "_fs",
         "_has_unfinished_pass",
         "_identity",
@@ -57,6 +62,7 @@ class LogCommits:
         "copied_from",
         "copy_id",
         "has_history",
+        "kept",
         "listed",
     )
 
@@ -77,6 +83,8 @@ class LogCommits:
         has_history: bool,
         copy_id: uuid.UUID | None,
         copied_from: uuid.UUID | None,
+        clock_ms: Callable[[], int],
+        kept: Stack | None,
     ) -> None:
         """Take the manifest on disk.
 
@@ -85,6 +93,8 @@ class LogCommits:
             recovery_point: its last row; if the row's end is known, the segment is safe up to there.
             is_as_stopped: whether all files are as after a clean stop.
             has_unfinished_pass, has_history, copy_id, copied_from: as the manifest says.
+            clock_ms: returns the wall time in ms.
+            kept: the passes that can be undone; None if the manifest says that there is no undo file.
         """
         # Constant after construction
         self._fs = fs
@@ -94,6 +104,7 @@ class LogCommits:
         self._offsets = offsets
         self._new_files = new_files
         self._service = service
+        self._clock_ms = clock_ms
         self.commit_lock = threading.Lock()
         # State, changed under `commit_lock`: the contents of the manifest.
         self.listed = listed
@@ -106,9 +117,13 @@ class LogCommits:
         """The id of the last copy that has replaced the log's records; None if none has."""
         self.copied_from = copied_from
         """Names the source that is known to have had all records; None if none is."""
+        self.kept: KeptPasses | None = None
+        """The passes that can be undone; None if nothing of any pass was ever kept."""
         self._recovery_point = recovery_point
         self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
         """The log's end if all files are as after a clean stop while the log ends there."""
+        if kept is not None:
+            self.passes_to_keep().found(kept)
 
     # ---------------------------------------------------------------- rolls
 
@@ -242,6 +257,8 @@ class LogCommits:
             has_unfinished_pass=has_unfinished_pass,
             has_history=has_history,
             has_foreign_states=has_foreign_states,
+            # What was kept of a log that is cut or replaced goes with it.
+            has_undo_file=self._has_undo_file and truncate_to == UNKNOWN_OFFSET,
             copy_id=copy_id,
             copied_from=copied_from,
             segments=tuple(rows),
@@ -255,6 +272,30 @@ class LogCommits:
         self.has_history = has_history
         self.copy_id = copy_id
         self.copied_from = copied_from
+
+    # ---------------------------------------------------------------- passes that can be undone
+
+    def passes_to_keep(self) -> KeptPasses:
+        """Returns the passes that can be undone, for another one. The caller holds `commit_lock`."""
+        if self.kept is None:
+            self.kept = KeptPasses(
+                self._fs, self._identity.directory, self._list.segment_of, self._clock_ms
+            )
+        return self.kept
+
+    def begun_pass(self) -> KeptPass:
+        """Returns the entry of a pass that begins to swap now. The caller holds `commit_lock`."""
+        return KeptPass(
+            number=self._list.next_version(),
+            kept_ms=self._clock_ms(),
+            clean_offset=self.clean_offset,
+            has_history=self.has_history,
+            has_unfinished_pass=self._has_unfinished_pass,
+        )
+
+    @property
+    def _has_undo_file(self) -> bool:
+        return self.kept is not None and self.kept.has_file
 
     @property
     def cut_offset_min(self) -> Offset:
@@ -322,6 +363,8 @@ class LogCommits:
         self._list.move_start(start_offset, self.clean_offset, gone=len(gone))
         for segment in gone:
             segment.files.retire()
+        if self.kept is not None:
+            self.kept.start_moved(start_offset)
         self._states.forget_below(start_offset, self._list.segments[0].base_offset)
         return gone
 
@@ -383,6 +426,8 @@ class LogCommits:
         """Carry out a truncation that the manifest describes, and then commit that it is done."""
         for segment in self._list.truncate((*cut.kept, new), start_offset, cut.end_offset):
             segment.files.remove_at_once()
+        if self.kept is not None:
+            self.kept.end_with_log(EndReason.TRUNCATED)
         self.remove_unlisted()
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
@@ -412,7 +457,8 @@ class LogCommits:
         """Close every file as soon as no one uses it, because the log is deleted. A worker thread."""
         # A running commit may list other segments when it ends; there is no later commit.
         with self.commit_lock:
-            segments = {*self._list.segments, *self.listed}
+            kept = () if self.kept is None else self.kept.segments()
+            segments = {*self._list.segments, *self.listed, *kept}
         for segment in segments:
             segment.files.close_when_unused()
 
@@ -423,6 +469,8 @@ class LogCommits:
                 self._write_everything()
             self._service.go_offline("it is closed")
         for segment in self._list.segments:
+            segment.files.close()
+        for segment in () if self.kept is None else self.kept.segments():
             segment.files.close()
 
     def _is_as_stopped(self) -> bool:

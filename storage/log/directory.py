@@ -406,6 +406,7 @@ class LogDirectory:
             is_clean=self._was_clean,
             producer_expiration_ms=self._producer_expiration_ms,
             progress=self._progress,
+            clock_ms=self._now_ms,
         )
 
     def raise_epoch(self, epoch: Epoch) -> None:

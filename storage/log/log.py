@@ -11,6 +11,7 @@ committing the roll) runs in the background. Each part of the state has one owne
     commits.py        the manifest; `log_start.py`, `cleaning.py` and `truncate.py` commit through it
     new_files.py      the files of a new log, until they are safe
     log_service.py    whether the log is in service
+    ../undo/          the passes that can be undone
     ../state/         the producers, the transactions and the epochs
 """
 
@@ -22,13 +23,14 @@ from collections.abc import Callable
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from storage.batches.validate import ValidationRules
+from storage.files.errors import LogOffline
 from storage.files.files import BegunSync, FileSystem
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN
 from storage.formats.topic_partition import TopicPartition
 from storage.log.appender import LogAppender
-from storage.log.cleaning import LogCleaning
+from storage.log.cleaning import NOTHING_KEPT, LogCleaning, Undone
 from storage.log.cleaning_view import CleaningView, cleaning_view
 from storage.log.commits import LogCommits
 from storage.log.log_service import LogService
@@ -45,6 +47,9 @@ from storage.state.leader_epochs import LeaderEpochs
 from storage.state.log_states import LogStates
 from storage.state.producer_state import ProducerStates
 from storage.threads import any_thread, loop_thread
+from storage.undo.kept_passes import KeptPasses
+from storage.undo.undo_file import EndReason, KeptPass
+from storage.undo.undo_rule import refusal
 
 
 @any_thread
@@ -388,6 +393,7 @@ class PartitionLog:
     def cleaning(self) -> LogCleaning:
         """The operations of a cleaning pass on the log."""
         return LogCleaning(
+            self,
             self._fs,
             self.identity,
             self.offsets,
@@ -396,6 +402,76 @@ class PartitionLog:
             self._states,
             self._service,
         )
+
+    # ---------------------------------------------------------------- undoing
+
+    @property
+    def passes_kept(self) -> tuple[KeptPass, ...]:
+        """The cleaning passes whose replaced segments are kept, oldest first; only the last one can be
+        undone. `KeptPass.sources` are these segments."""
+        kept = self._commits.kept
+        return () if kept is None else kept.stack.kept
+
+    @property
+    def kept_bytes(self) -> int:
+        """The size of the segments that are kept for an undo. They are not part of `size_bytes`."""
+        return sum(each.size_bytes for each in self.passes_kept)
+
+    def undo_refusal(self, number: int) -> str | None:
+        """Returns why a pass cannot be undone now, as a clause for people; None if it can be."""
+        kept = self._commits.kept
+        return NOTHING_KEPT if kept is None else refusal(kept.stack, number)
+
+    def undo_pass(self, number: int) -> Undone:
+        """Put back what a cleaning pass has replaced, in one manifest commit. A worker thread.
+
+        The log is then as before the pass, with what was appended since: segments, clean offset, aborted
+        transactions. Its start stays. Passes that are running cannot commit.
+
+        Args:
+            number: one of `passes_kept`.
+
+        Raises:
+            UndoRefused: with the reason; nothing has changed.
+            NoSpace: the disk is full; the log is unchanged.
+            LogOffline: the log is out of service.
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        return self.cleaning.undo(number)
+
+    def drop_passes_kept(self, reason: EndReason) -> None:
+        """Let everything go that is kept for an undo. A worker thread. Its files go with their last
+        reader.
+
+        Raises:
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        self._change_kept(lambda kept: kept.end_all(reason))
+
+    def kept_is_due(self, now_ms: int) -> bool:
+        """Returns whether `expire_kept` has something to do. Called by a timer."""
+        return bool(self.passes_kept) and bool(
+            not self.config.keeps_replaced_segments
+            or self.passes_kept[0].kept_ms + self.config.compaction_undo_ms <= now_ms
+        )
+
+    def expire_kept(self, now_ms: int) -> None:
+        """Let the passes go whose time to be undone is over. A worker thread.
+
+        Raises:
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        if self.config.keeps_replaced_segments:
+            undo_ms = self.config.compaction_undo_ms
+            self._change_kept(lambda kept: kept.end_expired(undo_ms, now_ms))
+        else:
+            self.drop_passes_kept(EndReason.OFF)
+
+    def _change_kept(self, change: Callable[[KeptPasses], None]) -> None:
+        with self._service.failing_with_the_disk(LogOffline), self._commits.commit_lock:
+            self._service.check_online()
+            if self._commits.kept is not None:
+                change(self._commits.kept)
 
     # ---------------------------------------------------------------- changing and ending
 

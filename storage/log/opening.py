@@ -8,6 +8,7 @@ recovered (`storage/recovery/recovery.py`); a damaged manifest is rebuilt first
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,8 +32,15 @@ from storage.segment.files import Background
 from storage.segment.rebuild import rebuild_manifest
 from storage.segment.segment import Segment
 from storage.state.log_states import PRODUCER_EXPIRATION_MS, LogStates
+from storage.undo.kept_passes import kept_names, read_stack
+from storage.undo.undo_rule import Stack
 
 _log = logging.getLogger("storage.log.opening")
+
+
+def time_ms() -> int:
+    """Returns the wall time in ms."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,8 @@ class LogOpening:
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     progress: RecoveryProgress = field(default_factory=RecoveryProgress)
     """Receives the counts of the recovery."""
+    clock_ms: Callable[[], int] = time_ms
+    """Returns the wall time in ms: passes can be undone for a while."""
 
     def service_of(self, identity: LogIdentity) -> LogService:
         """Returns the service state of a log that is about to be opened."""
@@ -157,8 +167,20 @@ def open_log(
             for row in manifest.segments
         )
         segments[-1].reopen()
-        return _open(fs, identity, config, opening, jitter, manifest, segments, service, new_files)
+        return _open(
+            fs,
+            identity,
+            config,
+            opening,
+            jitter,
+            manifest,
+            segments,
+            service,
+            new_files,
+            kept=read_stack(fs, identity.directory, manifest),
+        )
     interrupted_replacement.remove_unfinished(fs, identity.directory, manifest)
+    kept = Stack() if manifest is None else read_stack(fs, identity.directory, manifest)
     recovery = Recovery(
         fs,
         identity,
@@ -168,12 +190,13 @@ def open_log(
         index_interval_bytes=config.index_interval_bytes,
         is_rebuilt=manifest is None,
         progress=opening.progress,
+        kept_names=kept_names(kept),
     )
     recovery.run()
     manifest, segments = recovery.manifest, tuple(recovery.segments)
     found = None if recovery.is_as_stopped else recovery
     return _open(
-        fs, identity, config, opening, jitter, manifest, segments, service, new_files, found
+        fs, identity, config, opening, jitter, manifest, segments, service, new_files, found, kept
     )
 
 
@@ -213,11 +236,13 @@ def _open(
     service: LogService,
     new_files: NewFiles,
     recovery: Recovery | None = None,
+    kept: Stack | None = None,
 ) -> PartitionLog:
     """Returns the log with these segments, of which the last is active, and the parts that it owns.
 
     Args:
         recovery: found the log's states; None if all files are as after a clean stop.
+        kept: the passes that can be undone.
     """
     rolled = () if recovery is None else recovery.rolled
     clean_offset = manifest.sound_clean_offset(segments[-1].end_offset)
@@ -250,6 +275,8 @@ def _open(
         has_history=manifest.has_history,
         copy_id=manifest.copy_id,
         copied_from=manifest.copied_from,
+        clock_ms=opening.clock_ms,
+        kept=kept if manifest.has_undo_file else None,
     )
     return PartitionLog(
         fs,

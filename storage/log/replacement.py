@@ -39,6 +39,7 @@ from storage.segment.cleaned_segment import CleanedSegment
 from storage.segment.segment import Segment
 from storage.state.log_states import LogStates
 from storage.threads import any_thread
+from storage.undo.undo_file import EndReason
 
 KINDS = (LOG, OFFSET_INDEX, TIME_INDEX)
 """The files of a segment that are moved or put aside: a key sidecar is built again."""
@@ -207,6 +208,8 @@ class Replacement:
         gone = log.segments.replace(segments, self._copy.offsets.start, take_states)
         for segment in gone:
             segment.files.remove_at_once()
+        if log.commits.kept is not None:
+            log.commits.kept.end_with_log(EndReason.REPLACED)
         log.commits.remove_unlisted()
         log.states.write_replaced(segments[-1].end_offset)
         self._fs.sync_directory(log.identity.directory)

@@ -4,6 +4,7 @@
     sync       makes the bytes and names of unsynced segments durable
     swap       cleaned segments for their sources, after a commit
     truncate   fewer segments
+    restore    the sources of cleaned segments, when a pass is undone
     replace    the segments of another log
 
 `storage/log/commits.py` commits what is here, in manifests. `state_lock` guards the few lines that
@@ -13,7 +14,7 @@ change state shared by the loop's thread and workers, and is never held while wa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from protocol.wire.numbers import Offset
@@ -90,7 +91,8 @@ class SegmentList:
         self.is_changing = False
         """Whether a truncation or a replacement is under way, so that no pass may be planned."""
         self.replacements = 0
-        """Counts the beginnings and ends of replacements: odd while readers see parts of both logs."""
+        """Counts the beginnings and ends of replacements and undos: odd while readers see parts of two
+        logs."""
         self.truncations = 0
         """Counts the truncations."""
         self.clean_offset = clean_offset
@@ -225,6 +227,33 @@ class SegmentList:
             after = set(self.segments)
         return [segment for segment in before if segment not in after]
 
+    def restore(
+        self,
+        outputs: Collection[tuple[int, int]],
+        sources: Sequence[Segment],
+        clean_offset: Offset,
+        show_states: Callable[[], None],
+    ) -> list[Segment]:
+        """Show the sources of cleaned segments to readers again. Returns the cleaned ones.
+
+        A reader that meets it reads again, as with a replacement: the segments and the aborted
+        transactions that it uses must be of the same log.
+
+        Args:
+            outputs: the names of the cleaned segments.
+            show_states: changes the log's states to those that go with the sources; short, in memory.
+        """
+        with self.state_lock:
+            self.replacements += 1
+            before = self.segments
+            self.segments = restored(before, outputs, sources)
+            self.clean_offset = clean_offset
+            show_states()
+            self.replacements += 1
+            self._check_active_follows_sealed()
+            after = set(self.segments)
+        return [segment for segment in before if segment not in after]
+
     def move_clean_offset(self, clean_offset: Offset) -> None:
         """Show a clean offset for which no segment has changed."""
         with self.state_lock:
@@ -329,6 +358,14 @@ def swapped(
     names = {(row.base_offset, row.file_version) for row in sources}
     start = next(at for at, segment in enumerate(segments) if _name_of(segment) in names)
     return (*segments[:start], *new, *segments[start + len(names) :])
+
+
+def restored(
+    segments: Sequence[Segment], outputs: Collection[tuple[int, int]], sources: Sequence[Segment]
+) -> tuple[Segment, ...]:
+    """Returns the list of segments with the outputs of swaps replaced by their sources."""
+    stay = [segment for segment in segments if _name_of(segment) not in outputs]
+    return tuple(sorted([*stay, *sources], key=lambda segment: segment.base_offset))
 
 
 def _name_of(segment: Segment) -> tuple[int, int]:

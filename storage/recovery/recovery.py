@@ -19,6 +19,7 @@ It does not read batches below the recovery point, and never cuts anything there
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 from protocol.records.batch_tally import BatchTally
@@ -73,8 +74,13 @@ class Recovery:
         index_interval_bytes: int,
         is_rebuilt: bool,
         progress: RecoveryProgress,
+        kept_names: Collection[tuple[int, int]] = (),
     ) -> None:
-        """`is_rebuilt`: the manifest was rebuilt from the segments and is not committed yet."""
+        """
+        Args:
+            is_rebuilt: the manifest was rebuilt from the segments and is not committed yet.
+            kept_names: base offsets and versions of the segments that are kept for an undo.
+        """
         # Constant after construction
         self._fs = fs
         self._name = identity.topic_partition
@@ -84,6 +90,7 @@ class Recovery:
         self._index_interval_bytes = index_interval_bytes
         self._is_rebuilt = is_rebuilt
         self._progress = progress
+        self._kept_names = kept_names
         self._cut_files = CutFiles(fs, identity, progress)
         # State
         self.manifest = manifest
@@ -115,7 +122,9 @@ class Recovery:
         if self.manifest.has_foreign_states:
             interrupted_replacement.finish(self._fs, self._directory)
             self.manifest = replace(self.manifest, has_aborted_file=False)
-        sweep = SegmentSweep(self._fs, self._directory, self.manifest, self._cut_files)
+        sweep = SegmentSweep(
+            self._fs, self._directory, self.manifest, self._cut_files, self._kept_names
+        )
         is_in_order = sweep.is_in_order()
         sweep.finish_renames()
         sweep.check_listed()

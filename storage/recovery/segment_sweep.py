@@ -2,11 +2,14 @@
 
 A file that the manifest does not list goes if a listed segment covers it or if the cleaner was still
 writing it. A segment that continues the last listed one stays: a crash came between a roll and its
-commit. But the key sidecars of the last listed segment and of those after it go: these segments may
-lose bytes and grow again, to exactly the size that an old sidecar names.
+commit. So does one that a pass has replaced and that is kept for its undo. But the key sidecars of the
+last listed segment and of those after it go: these segments may lose bytes and grow again, to exactly
+the size that an old sidecar names.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from storage.files.errors import CorruptLog
 from storage.files.files import FileSystem
@@ -24,16 +27,22 @@ def segment_files(fs: FileSystem, directory: str) -> list[SegmentFile]:
 class SegmentSweep:
     """Compares the files of one log with its manifest and repairs the differences."""
 
-    __slots__ = ("_cut_files", "_directory", "_fs", "_listed", "_manifest")
+    __slots__ = ("_cut_files", "_directory", "_fs", "_kept", "_listed", "_manifest")
 
     def __init__(
-        self, fs: FileSystem, directory: str, manifest: Manifest, cut_files: CutFiles
+        self,
+        fs: FileSystem,
+        directory: str,
+        manifest: Manifest,
+        cut_files: CutFiles,
+        kept_names: Collection[tuple[int, int]] = (),
     ) -> None:
         self._fs = fs
         self._directory = directory
         self._manifest = manifest
         self._cut_files = cut_files
         self._listed = set(map(_name_of, manifest.segments))
+        self._kept = set(kept_names)
 
     def _files(self) -> list[SegmentFile]:
         return segment_files(self._fs, self._directory)
@@ -44,11 +53,13 @@ class SegmentSweep:
         is_active = name == _name_of(self._manifest.segments[-1])
         return name in self._listed and not (is_active and file.kind == KEYS)
 
+    def _stays(self, file: SegmentFile) -> bool:
+        """Returns whether the file has its final name and is a segment's that is listed or kept."""
+        return not file.is_cleaned and (self._is_listed(file) or _name_of(file) in self._kept)
+
     def is_in_order(self) -> bool:
-        """Returns whether there is nothing to do: the manifest lists all files."""
-        return self._manifest.truncate_to == UNKNOWN and all(
-            not file.is_cleaned and self._is_listed(file) for file in self._files()
-        )
+        """Returns whether there is nothing to do: all files are listed or kept."""
+        return self._manifest.truncate_to == UNKNOWN and all(map(self._stays, self._files()))
 
     def finish_renames(self) -> None:
         """Finish the renames of a committed swap, or of a key sidecar."""
@@ -65,7 +76,7 @@ class SegmentSweep:
         tail = self._manifest.segments[-1]
         candidates: dict[int, SegmentFile] = {}
         for file in self._files():
-            if not file.is_cleaned and self._is_listed(file):
+            if self._stays(file):
                 continue
             continues = file.base_offset > tail.base_offset and not file.is_cleaned
             if not continues or self._manifest.truncate_to != UNKNOWN or self._is_empty(file):

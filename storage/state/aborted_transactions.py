@@ -111,6 +111,30 @@ class AbortedTransactions:
             self.forgotten += count > 0
         return count > 0
 
+    def below(self, offset: Offset) -> list[Row]:
+        """Returns the transactions with markers below `offset`, which `forget_below` would forget."""
+        return [row for row in self.rows if row[2] < offset]
+
+    def restore(self, rows: Iterable[Row]) -> None:
+        """Add forgotten transactions again; some of them may be there."""
+        with self._lock:
+            markers = set(self._markers)
+            there: Any = zip(self._producers, self._first_offsets, self._markers, strict=True)
+            merged = sorted([*there, *(row for row in rows if row[2] not in markers)], key=_marker)
+            for column, number in (
+                (self._producers, 0),
+                (self._first_offsets, 1),
+                (self._markers, 2),
+            ):
+                column[:] = array("q", (row[number] for row in merged))
+            self._least[:] = self._first_offsets
+            self._lower_all()
+
+    def _lower_all(self) -> None:
+        """Lower each least offset to that of the rows after it. Under the lock."""
+        for number in range(len(self._least) - 1, 0, -1):
+            self._least[number - 1] = min(self._least[number - 1], self._least[number])
+
     def truncate_from_end(self, end_offset: Offset) -> bool:
         """Forget the transactions with markers from `end_offset` on. Returns whether there were any."""
         with self._lock:
@@ -120,8 +144,7 @@ class AbortedTransactions:
                 del column[count:]
             if is_shorter:
                 self._least[:] = self._first_offsets
-                for number in range(count - 1, 0, -1):
-                    self._least[number - 1] = min(self._least[number - 1], self._least[number])
+                self._lower_all()
         return is_shorter
 
     def encode(self) -> bytes:
@@ -133,6 +156,10 @@ class AbortedTransactions:
         if sys.byteorder == "little":
             rows.byteswap()
         return FILE.encode(rows.tobytes())
+
+
+def _marker(row: Row) -> Offset:
+    return row[2]
 
 
 def decode_aborted_transactions(data: bytes, path: str) -> AbortedTransactions:

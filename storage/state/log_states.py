@@ -24,7 +24,7 @@ from storage.files.paths import (
 )
 from storage.segment.segment import Segment
 from storage.state.aborted_recovery import load_aborted, write_aborted
-from storage.state.aborted_transactions import AbortedTransactions
+from storage.state.aborted_transactions import AbortedTransactions, Row
 from storage.state.epoch_recovery import load_epochs
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.open_transactions import OpenTransactions
@@ -303,6 +303,25 @@ class LogStates:
         """
         if self.aborted.forget_below(clean_offset):
             self._aborted_are_dirty = True
+
+    def write_aborted_with(self, rows: Sequence[Row]) -> None:
+        """Write the aborted transactions together with forgotten ones, durably, before a commit that
+        brings back their records.
+
+        Until then these rows do no harm: each start forgets those below the clean offset.
+        """
+        if not rows:
+            return
+        aborted = AbortedTransactions(self.aborted.rows)
+        aborted.restore(rows)
+        self.has_aborted_file = write_aborted(
+            self._fs, self._directory, aborted, must_exist=self.has_aborted_file
+        )
+
+    def restore_aborted(self, rows: Sequence[Row]) -> None:
+        """Show forgotten transactions to readers again; `write_aborted_with` has written them. Short."""
+        self.aborted.restore(rows)
+        self._aborted_are_dirty = True
 
     def remove_old_snapshots(self) -> None:
         """Remove the snapshots that recovery no longer needs."""

@@ -77,6 +77,7 @@ def opening(
     now_ms: int = START_MS,
     leader_epoch: int = 0,
     background: Background = run_at_once,
+    clock_ms: Callable[[], int] = lambda: START_MS,
 ) -> LogOpening:
     """Returns the parameters for opening a log."""
     return LogOpening(
@@ -85,6 +86,7 @@ def opening(
         on_failure=lambda error: None,
         now_ms=now_ms,
         is_clean=is_clean,
+        clock_ms=clock_ms,
     )
 
 
@@ -147,7 +149,12 @@ class CompactedLog:
     ) -> None:
         """Create an empty log. `sidecars` says what happens to them before each pass."""
         self.fs = MemoryFileSystem()
-        self.log = create_log(self.fs, identity(), config, opening(background=background))
+        self.log = create_log(
+            self.fs,
+            identity(),
+            config,
+            opening(background=background, clock_ms=lambda: self.now_ms),
+        )
         for path in ("/", "data", "data/orders"):
             self.fs.sync_directory(path)
         self.log.new_files.sync()
@@ -209,7 +216,12 @@ class CompactedLog:
             self.fs,
             identity(),
             self.log.config,
-            opening(is_clean=is_clean, now_ms=self.now_ms, leader_epoch=self.log.leader_epoch + 1),
+            opening(
+                is_clean=is_clean,
+                now_ms=self.now_ms,
+                leader_epoch=self.log.leader_epoch + 1,
+                clock_ms=lambda: self.now_ms,
+            ),
         )
         self.remainder = None
 

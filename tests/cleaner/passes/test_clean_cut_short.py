@@ -37,6 +37,7 @@ def test_each_group_is_swapped_in_as_soon_as_it_is_recopied() -> None:
 
         generation = log.log.generation
         log_start_offset = log.log.log_start_offset
+        kept_number = 0
         new_cleaned_segment = staticmethod(log.log.cleaning.new_cleaned_segment)
         commit_clean_offset = staticmethod(log.log.cleaning.commit_clean_offset)
 

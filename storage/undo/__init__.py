@@ -1,0 +1,1 @@
+"""What cleaning passes have replaced, kept for a while so that they can be undone."""
