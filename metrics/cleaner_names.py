@@ -75,6 +75,18 @@ SIDECAR_BYTES = Metric.gauge(
 TOPIC_SIDECAR_BYTES = Metric.gauge(
     "kompakt_topic_key_sidecar_bytes", "Bytes of a topic's key sidecars.", "topic"
 )
+KEPT_BYTES = Metric.gauge(
+    "kompakt_log_undo_kept_bytes",
+    "Bytes of replaced segments that are kept so that passes can be undone (compaction.undo.ms), which"
+    " kafka_log_log_size does not include.",
+    "topic",
+    "partition",
+)
+TOPIC_KEPT_BYTES = Metric.gauge(
+    "kompakt_topic_undo_kept_bytes",
+    "Bytes that a topic keeps so that passes can be undone.",
+    "topic",
+)
 DELETE_HORIZON = Metric.gauge(
     "kompakt_log_delete_horizon_timestamp_seconds",
     "Unix time at which the log's earliest tombstone or marker may go.",

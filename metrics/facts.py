@@ -46,6 +46,8 @@ class PartitionFacts:
     """None if the topic is not compacted."""
     overdue_ms: int = 0
     """The time by which its oldest dirty record has outlived max.compaction.lag.ms."""
+    kept_bytes: int = 0
+    """The bytes of replaced segments that are kept for undos of passes."""
     is_internal: bool = False
     """Whether its topic is an internal one of the broker."""
 

@@ -108,6 +108,12 @@ COLUMNS = (
         lambda each: each.backlog.key_sidecar_bytes,
     ),
     Column(
+        cleaner_names.KEPT_BYTES,
+        cleaner_names.TOPIC_KEPT_BYTES,
+        sum,
+        lambda each: each.facts.kept_bytes,
+    ),
+    Column(
         cleaner_names.DELETE_HORIZON,
         cleaner_names.TOPIC_HORIZON,
         min,

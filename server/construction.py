@@ -13,7 +13,7 @@ from server.coordination.groups.offset_commands import OffsetCommands
 from server.coordination.transactions.coordinator import TransactionCoordinator, transactions_of
 from server.dispatch import Dispatcher
 from server.durability.group_commit import GroupCommit
-from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
+from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty, undo_duty
 from server.net.answer_sender import AnswerSender
 from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.shared import Shared
@@ -169,6 +169,7 @@ def duties_of(broker: Broker) -> list[Duty]:
         roll_duty(config.log_roll_check_interval_ms),
         checkpoint_duty(config.log_flush_offset_checkpoint_interval_ms),
         retention_duty(config.log_retention_check_interval_ms, broker.clock, broker.probe),
+        undo_duty(config.log_retention_check_interval_ms, broker.clock),
     ]
     if not config.flush_on_acks_all:
         interval_ms = config.log_flush_scheduler_interval_ms

@@ -309,4 +309,5 @@ def _facts_of(
         clean_offset=None if backlog is None else log.clean_offset,
         backlog=backlog,
         overdue_ms=0 if backlog is None else backlog.overdue_ms(now_ms),
+        kept_bytes=log.kept_bytes,
     )

@@ -46,8 +46,8 @@ from storage.files.errors import (
 )
 from storage.files.paths import KEYS, join, segment_file
 from storage.formats.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
-from storage.log.cleaning_view import CleanableSegment
 from storage.log.cleaning import LogCleaning
+from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog
 from storage.segment.cleaned_segment import CleanedSegment, discard_staged
 

@@ -151,6 +151,31 @@ def history(
 
 @app.command()
 @with_access
+def undo(
+    target: Target,
+    number: Annotated[
+        int | None,
+        typer.Argument(metavar="[PASS]", min=1, help="The pass to undo. Without it: list them."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Put back what a pass over TOPIC-N has replaced, and pause the cleaning of the topic.
+
+    The log is then as before the pass, with what was appended since. Passes can be undone for
+    compaction.undo.ms, the newest first. Without PASS: show which passes of TOPIC[-N] can be undone, and
+    until when.
+    """
+    from cli.compact.undo import print_kept, print_undone
+
+    if number is None:
+        run(lambda: _ask(url, print_kept, "GET", "/undo", target, as_json=as_json))
+    query = {"pass": str(number)}
+    run(lambda: _ask(url, print_undone, "POST", "/undo", target, query=query, as_json=as_json))
+
+
+@app.command()
+@with_access
 def cancel(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Stop what the cleaner does with TOPIC[-N], or was asked to do: passes, plans, digests.
 

@@ -45,6 +45,8 @@ def print_history(passes: list[Json], of: str | None) -> None:
         return
     print_table(TITLES, [_row(each) for each in passes], texts=LEFT_ALIGNED)
     for entry in passes:
+        if entry.get("undo"):
+            typer.echo(_undo(entry))
         if entry["result"] != "completed":
             typer.echo(f"{_ended(entry)}  {name_of(entry)} {entry['result']}: {entry['error']}")
 
@@ -58,3 +60,13 @@ def _row(entry: Json) -> tuple[str, ...]:
 
 def _ended(entry: Json) -> str:
     return moment_text(entry["ended_ms"]).removesuffix(" UTC")
+
+
+def _undo(entry: Json) -> str:
+    """Returns a line about a pass that can still be undone."""
+    undo, number = entry["undo"], entry["undo_number"]
+    how = undo["refusal"] or f"kompakt compact undo {name_of(entry)} {number}"
+    return (
+        f"{_ended(entry)}  {name_of(entry)} is kept as pass {number} until"
+        f" {moment_text(undo['until_ms'])}: {how}"
+    )

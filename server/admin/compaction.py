@@ -14,6 +14,7 @@ from cleaner.pool.status import Task
 from server.admin.compaction_jobs import CompactionJobs, Job
 from server.admin.compaction_json import cancelled_json, guard_json, status_json
 from server.admin.compaction_pauses import CompactionPauses
+from server.admin.compaction_undo import undone_json
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
@@ -22,6 +23,7 @@ from server.runtime.executors import Executor
 from server.runtime.sliced_json import Json
 from server.topics.topic import Topic
 from server.topics.topics import Topics
+from storage.files.errors import NoSpace, UndoRefused
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
 
@@ -107,6 +109,14 @@ class Compaction:
                     409, f"{log.topic_partition} is offline: {log.offline_reason}"
                 )
         return logs
+
+    def log_of(self, name: str, partition: int) -> PartitionLog | None:
+        """Returns the log of a partition; None if it does not exist or is offline."""
+        topic = self.topics.get(name)
+        if topic is None or partition >= len(topic.partitions):
+            return None
+        log = topic.partitions[partition]
+        return log if isinstance(log, PartitionLog) else None
 
     def clean_now(self, logs: list[PartitionLog], *, force: bool) -> Job:
         """Start a job that cleans logs regardless of their dirty ratio.
@@ -206,6 +216,30 @@ class Compaction:
                     409,
                     f"{refused}: {policy_remedy(log.topic_partition.topic, log.config)}",
                 ) from refused
+
+    async def undo(self, name: str, partition: int | None, number: int) -> Json:
+        """Undo a pass, after pausing the cleaning of its topic: the cleaner would do the same again.
+
+        Returns what was done, as JSON.
+
+        Raises:
+            CompactionRefused: there is no such partition, or the pass cannot be undone; nothing has
+                changed, except perhaps the pause, which the message then names.
+            StorageError: the disk failed.
+        """
+        log, *others = self.logs_of(name, partition)
+        if others:
+            raise CompactionRefused(409, f"topic {name} has several partitions: name one of them")
+        if (reason := log.undo_refusal(number)) is not None:
+            text = f"pass {number} of {log.topic_partition} cannot be undone: {reason}"
+            raise CompactionRefused(409, text)
+        await self.pauses.pause(log.topic_id)
+        try:
+            undone = await self._administration.run(log.undo_pass, number)
+        except (UndoRefused, NoSpace) as refused:
+            text = f"{refused}; the cleaning of {name} is paused now: kompakt compact resume {name}"
+            raise CompactionRefused(409, text) from refused
+        return undone_json(log, undone, self.paused())
 
     async def explain(self, log: PartitionLog) -> Explanation:
         """Returns why a log is not being compacted. Raises StorageError."""

@@ -109,6 +109,7 @@ def report_json(report: PassReport) -> Json:
         "outranked_examples": [
             {"offset": each.offset, "outranked_by": each.by} for each in report.outranked_examples
         ],
+        "undo_number": report.undo_number,
         "seconds": round(report.seconds, 3),
         "throttled_seconds": round(report.throttled_seconds, 3),
         "verify_seconds": round(report.verify_seconds, 3),

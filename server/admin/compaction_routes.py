@@ -12,6 +12,8 @@ POST   <where>/cancel                      stop what runs over it, or waits to
 POST   <where>/plan                        202 and a job that finds out what `now` would do
 POST   <where>/pause | resume
 GET    <where>/explain                     why it is not being compacted, and how to change that
+GET    <where>/undo                        which passes can be undone, and until when
+POST   <where>/undo?pass=N                 put back what a pass has replaced, and pause the topic
 POST   <where>/find-key?key=K              202 and a job that finds all records of a key (UTF-8) on disk;
                                            ?key_hex= for any bytes
 POST   <where>/digest?end_offset=N         202 and a job that computes a digest over the last values
@@ -22,6 +24,7 @@ POST   <where>/digest?end_offset=N         202 and a job that computes a digest 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -35,10 +38,12 @@ from server.admin.compaction_answers import (
 )
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import explanation_json, job_json
+from server.admin.compaction_undo import kept_json, undo_json
 from server.admin.http_rules import ROOT, WHERES
 from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
+from server.runtime.sliced_json import Rows
 from storage.log.pass_history import PassHistory
 
 HISTORY_ROWS = 100
@@ -83,6 +88,8 @@ class CompactionRoutes:
                 web.post(where + "/find-key", refusals_as_json(self._find_key)),
                 web.post(where + "/digest", refusals_as_json(self._digest)),
                 web.get(where + "/explain", refusals_as_json(self._explain)),
+                web.get(where + "/undo", refusals_as_json(self._kept)),
+                web.post(where + "/undo", refusals_as_json(self._undo)),
                 web.post(where + "/pause", refusals_as_json(self._pause)),
                 web.post(where + "/resume", refusals_as_json(self._resume)),
             ]
@@ -100,7 +107,15 @@ class CompactionRoutes:
             partition=_number(request, "partition", default=None, at_least=0),
             limit=min(limit, HISTORY_ROWS_MAX),
         )
-        return web.json_response({"passes": passes})
+        return web.json_response({"passes": [self._with_undo(each) for each in passes]})
+
+    def _with_undo(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Returns a line of the history; one of a pass that is kept says until when it can be undone."""
+        compaction = self._compaction()
+        if isinstance(compaction, str) or not entry.get("undo_number"):
+            return entry
+        log = compaction.log_of(entry["topic"], entry["partition"])
+        return entry if log is None else {**entry, "undo": undo_json(log, entry)}
 
     async def _now(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
@@ -145,6 +160,19 @@ class CompactionRoutes:
             for log in compaction.logs_of(topic, partition)
         ]
         return web.json_response({"partitions": explanations})
+
+    async def _kept(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
+        assert topic is not None
+        logs = compaction.logs_of(topic, partition)
+        return await self._answers.of({"partitions": Rows(kept_json, logs)})
+
+    async def _undo(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
+        number = _number(request, "pass", default=None, at_least=1)
+        if topic is None or number is None:
+            raise CompactionRefused(400, "name a pass: ?pass=N; GET lists those that can be undone")
+        return web.json_response(await compaction.undo(topic, partition, number))
 
     async def _pause(self, request: web.Request) -> web.Response:
         compaction = serving(self._compaction())

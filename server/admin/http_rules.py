@@ -61,6 +61,8 @@ _OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
     ("POST", "/find-key"): READ,
     ("POST", "/digest"): READ,
     ("GET", "/explain"): DESCRIBE,
+    ("GET", "/undo"): DESCRIBE,
+    ("POST", "/undo"): ALTER,
     ("POST", "/pause"): ALTER,
     ("POST", "/resume"): ALTER,
 }

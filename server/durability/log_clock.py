@@ -1,4 +1,4 @@
-"""Runs time-based duties on every log, busy or idle: rolling, checkpoints, retention, flushes.
+"""Runs time-based duties on every log, busy or idle: rolling, checkpoints, retention, undos, flushes.
 
 Idle logs need them too: the cleaner never touches an active segment, so without a roll an idle log would
 keep its last segment dirty for ever.
@@ -83,6 +83,22 @@ def retention_duty(interval_ms: int, clock: Clock, probe: ServerProbe) -> Duty:
                 probe.segment_deleted(log.topic_partition.topic, each.reason.value, each.size)
 
     return Duty(name="delete old segments", interval_ms=interval_ms, look=look, done=done)
+
+
+def undo_duty(interval_ms: int, clock: Clock) -> Duty:
+    """Returns the duty that removes what is kept for an undo once its time is over.
+
+    It uses a `HorizonClock`, like retention.
+    """
+    horizon_clock = HorizonClock(clock)
+
+    def look(log: PartitionLog, _now_ms: int) -> Work | None:
+        if not log.passes_kept:
+            return None
+        now_ms, _ = horizon_clock.read()
+        return partial(log.expire_kept, now_ms) if log.kept_is_due(now_ms) else None
+
+    return Duty(name="remove what was kept for an undo", interval_ms=interval_ms, look=look)
 
 
 class LogClock:

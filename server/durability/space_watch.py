@@ -1,5 +1,7 @@
 """Checks the free space of the log directories, and tells the cleaner which of them run short.
 
+In a directory that runs short, what is kept for undos of passes goes first.
+
 A thread reads the free space every `CHECK_SECONDS`, because a disk that hangs must not block the loop.
 """
 
@@ -13,10 +15,11 @@ from contextlib import suppress
 from metrics.cleaner_probe import CleanerCounts
 from server.runtime.executors import Executor
 from server.runtime.tasks import every, spawn
-from storage.files.errors import DiskError
+from storage.files.errors import DiskError, StorageError
 from storage.files.files import FileSystem
 from storage.log.directory import LogDirectory
 from storage.threads import any_thread, loop_thread
+from storage.undo.undo_file import EndReason
 
 _log = logging.getLogger("server.durability.space_watch")
 
@@ -84,6 +87,8 @@ class SpaceWatch:
                 # The next read or write of the log reports the failure of the disk.
                 with suppress(DiskError):
                     free[directory] = self._files.free_bytes(directory.path)
+                    if free[directory] < self._free_bytes_min:
+                        _drop_kept(directory)
         return free
 
     def _report(self, free: dict[LogDirectory, int]) -> None:
@@ -97,3 +102,11 @@ class SpaceWatch:
             _log.warning("short of disk space: %s", paths)
             self._short = ids
             self._tell(ids)
+
+
+def _drop_kept(directory: LogDirectory) -> None:
+    """Remove what a directory's logs keep for undos. A failure of the disk is reported by its log."""
+    for log in directory.logs():
+        if log.passes_kept:
+            with suppress(StorageError):
+                log.drop_passes_kept(EndReason.DISK)

@@ -1,7 +1,7 @@
 """Crash a pass that can be undone, its undo and its expiry at every operation on the disk.
 
-After each operation the disk is taken as a power cut may leave it (`tests/harness/memory_fs.py`). The log
-that is opened from it must be
+After each operation the disk is taken as a power cut may leave it (`tests/harness/memory_fs.py`). The
+log that is opened from it must be
     - whole: each group of the pass is swapped or is not, oldest first; an undo happened or did not;
     - as it says: if a pass can be undone, its undo leads to the log before the pass;
     - clean: the directory has no segment that is neither listed nor kept;
@@ -107,9 +107,7 @@ class UndoSweep:
         names = {(each.base_offset, each.version) for each in files if each is not None}
         listed = {(each.base_offset, each.file_version) for each in log.segments}
         kept = {
-            (row.base_offset, row.file_version)
-            for each in log.passes_kept
-            for row in each.sources
+            (row.base_offset, row.file_version) for each in log.passes_kept for row in each.sources
         }
         assert names == listed | kept
 

@@ -167,7 +167,7 @@ def test_a_pass_that_is_running_cannot_commit_after_an_undo() -> None:
 
     log.log.undo_pass(only_pass(log))
 
-    with pytest.raises(Exception) as refused:  # noqa: PT011 - either of two, as for a truncation
+    with pytest.raises(Exception) as refused:
         log.execute(plan)
     assert type(refused.value).__name__ in ("CleaningAborted", SwapRefused.__name__)
 
