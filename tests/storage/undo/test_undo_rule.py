@@ -124,7 +124,7 @@ def test_a_log_start_that_moved_before_the_crash_counts() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Stack, list[set[Name]]]:
-    """A stack of passes of several swaps, and the segments listed before the first one and after each."""
+    """A stack of passes of several swaps, and the segments listed before the first and after each."""
     listed = [row(10 * at, at + 1, 10 * at + 10) for at in range(6)]
     states, kept, version = [names(*listed)], [], 100
     for number in range(draw(st.integers(0, 4))):
