@@ -334,6 +334,11 @@ def print_status(status: Json) -> None:
     """Print the current state of the cleaner."""
     typer.echo(_throttle(status["throttle"], status["threads"]))
     print_paused(status["paused"])
+    if status.get("kept_bytes"):
+        typer.echo(
+            f"{size_text(status['kept_bytes'])} of replaced segments are kept:"
+            " kompakt compact undo TOPIC[-N] lists the passes that can be undone"
+        )
     for running in status["running"]:
         typer.echo(_running(running))
     if not status["running"]:

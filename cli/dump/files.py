@@ -29,6 +29,7 @@ from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
 from storage.state.aborted_transactions import decode_aborted_transactions
 from storage.state.leader_epochs import decode_leader_epochs
 from storage.state.producer_state import decode_producer_states
+from storage.undo import undo_file
 from storage.verify.verify import Found, log_bytes
 
 
@@ -132,6 +133,28 @@ def _aborted_transactions(fs: FileSystem, path: str) -> Section:
     return Section(kind=Kind.ABORTED_TRANSACTIONS.value, path=path, rows=rows)
 
 
+def _undo_file(fs: FileSystem, path: str) -> Section:
+    ended, kept = undo_file.decode(fs.read_bytes(path), path)
+    rows: list[Row] = [
+        {"number": each.number, "state": each.reason.name.lower(), "at": each.ended_ms}
+        for each in ended
+    ]
+    rows += [
+        {
+            "number": each.number,
+            "state": "kept",
+            "at": each.kept_ms,
+            "clean_offset": each.clean_offset,
+            "has_history": each.has_history,
+            "has_unfinished_pass": each.has_unfinished_pass,
+            "aborted_transactions": len(each.aborted),
+            "swaps": [asdict(swap) for swap in each.swaps],
+        }
+        for each in kept
+    ]
+    return Section(kind=Kind.UNDO_FILE.value, path=path, rows=iter(rows), times=frozenset({"at"}))
+
+
 def _compaction_history(fs: FileSystem, path: str) -> Section:
     *lines, torn = fs.read_bytes(path).split(b"\n")
     entries = [entry for line in lines if (entry := decode_line(line)) is not None]
@@ -186,6 +209,7 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
     Kind.LEADER_EPOCHS: _leader_epochs,
     Kind.ABORTED_TRANSACTIONS: _aborted_transactions,
+    Kind.UNDO_FILE: _undo_file,
     Kind.METADATA_LOG: metadata_log,
     Kind.METADATA_SNAPSHOT: metadata_snapshot,
     Kind.OLD_METADATA_LOG: old_metadata_log,

@@ -26,9 +26,11 @@ from storage.files.paths import (
     START_COUNTER,
     SYNC_FAILED,
     TIME_INDEX,
+    UNDO,
 )
 from storage.formats import coordinator_checkpoint, key_sidecar, manifest
 from storage.state import aborted_transactions, producer_state
+from storage.undo import undo_file
 
 BASE_OFFSET = re.compile(r"\d{20}(?=\.)")
 PREFIX_BYTES = 17
@@ -45,6 +47,7 @@ class Kind(enum.Enum):
     PRODUCER_SNAPSHOT = "producer snapshot"
     LEADER_EPOCHS = "leader epoch checkpoint"
     ABORTED_TRANSACTIONS = "aborted transactions"
+    UNDO_FILE = "undo file"
     METADATA_LOG = "metadata log"
     METADATA_SNAPSHOT = "metadata snapshot"
     OLD_METADATA_LOG = "metadata log of an earlier release"
@@ -59,6 +62,7 @@ class Kind(enum.Enum):
 BY_NAME = {
     LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
     ABORTED_TRANSACTIONS: Kind.ABORTED_TRANSACTIONS,
+    UNDO: Kind.UNDO_FILE,
     META_PROPERTIES: Kind.TEXT,
     START_COUNTER: Kind.TEXT,
     CLEAN_SHUTDOWN: Kind.TEXT,
@@ -78,6 +82,7 @@ BY_MAGIC = {
     manifest.MAGIC: Kind.MANIFEST,
     key_sidecar.MAGIC: Kind.KEY_SIDECAR,
     aborted_transactions.MAGIC: Kind.ABORTED_TRANSACTIONS,
+    undo_file.MAGIC: Kind.UNDO_FILE,
     producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
     frames.SEGMENT_MAGIC: Kind.METADATA_LOG,
     checkpoint_format.MAGIC: Kind.METADATA_SNAPSHOT,

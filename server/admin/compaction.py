@@ -25,7 +25,7 @@ from server.topics.topic import Topic
 from server.topics.topics import Topics
 from storage.files.errors import NoSpace, UndoRefused
 from storage.log.log import PartitionLog
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 ROWS_MAX = 1000
 """At most this many entries of the queue, and of the last passes, are listed."""
@@ -188,9 +188,14 @@ class Compaction:
             await self.pool.queue(),
             self.paused(),
             guard_json(self._guard.state, is_enabled=self._guard.is_enabled),
+            kept_bytes=await self._administration.run(self._kept_bytes),
             now=self._clock.monotonic(),
             rows_max=ROWS_MAX,
         )
+
+    @any_thread
+    def _kept_bytes(self) -> int:
+        return sum(log.kept_bytes for log in self.topics.logs())
 
     def paused(self) -> Json:
         """Returns the pauses, by name, and since when each lasts, as JSON."""

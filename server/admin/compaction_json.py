@@ -237,12 +237,14 @@ def status_json(
     paused: Json,
     guard: Json,
     *,
+    kept_bytes: int,
     now: float,
     rows_max: int,
 ) -> Json:
     """Returns a snapshot of the pool.
 
     Args:
+        kept_bytes: of replaced segments that are kept for undos of passes.
         now: monotonic seconds of the clock that `retry_at` refers to.
         rows_max: at most this many entries of the queue, and of the last passes, are listed.
     """
@@ -255,6 +257,7 @@ def status_json(
         "queue": [_waiting_json(candidate) for candidate in queue[:rows_max]],
         "quarantined": [quarantined_json(entry, now=now) for entry in status.quarantined],
         "paused": paused,
+        "kept_bytes": kept_bytes,
         "last_passes_count": len(last),
         "last_passes": [report_json(report) for report in last[:rows_max]],
     }

@@ -74,12 +74,13 @@ def read_stack(fs: FileSystem, directory: str, manifest: Manifest) -> Stack:
     lost = [
         at
         for at, each in enumerate(stack.kept, 1)
-        if not all(_is_there(fs, directory, row) for row in each.sources)
+        if not all(is_there(fs, directory, row) for row in each.sources)
     ]
     return stack.end(max(lost, default=0), EndReason.LOST, 0)
 
 
-def _is_there(fs: FileSystem, directory: str, row: SegmentRow) -> bool:
+def is_there(fs: FileSystem, directory: str, row: SegmentRow) -> bool:
+    """Returns whether the file of a kept segment exists and has all its bytes. Raises DiskError."""
     with suppress(MissingFile):
         name = segment_file(row.base_offset, row.file_version, LOG)
         return fs.size(join(directory, name)) >= row.size
@@ -220,7 +221,7 @@ class KeptPasses:
         """
         reason = refusal(self.stack, number)
         if reason is None and not all(
-            _is_there(self._fs, self._directory, row) for row in self.stack.kept[-1].sources
+            is_there(self._fs, self._directory, row) for row in self.stack.kept[-1].sources
         ):
             self.end_all(EndReason.LOST)
             reason = refusal(self.stack, number)

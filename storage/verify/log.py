@@ -26,6 +26,7 @@ from storage.segment.rebuild import rebuild_manifest
 from storage.verify.aborted import AbortedVerification
 from storage.verify.findings import Check, Findings, LogReport, Severity
 from storage.verify.index import IndexVerification
+from storage.verify.kept import check_undo_file
 from storage.verify.manifest import check_manifest, explain_names
 from storage.verify.segment import Progress, SegmentContents, SegmentVerification, Take
 from storage.verify.states import EpochVerification, ProducerVerification
@@ -132,7 +133,8 @@ class _Verification:
         self._progress = progress
         names = fs.list(identity.directory)
         self._sizes = {name: fs.size(join(identity.directory, name)) for name in names}
-        self._files = explain_names(manifest, identity.directory, self._sizes, findings)
+        kept_names = check_undo_file(fs, identity.directory, manifest, findings)
+        self._files = explain_names(manifest, identity.directory, self._sizes, findings, kept_names)
         # State
         self._findings = findings
         self._report = report

@@ -4,6 +4,7 @@ Unlisted files are explained the way recovery treats them (`storage/recovery/rec
     continues    a segment after the last listed one: it was rolled and not listed yet
     staged       `.cleaned`: a cleaning pass is writing it, or a crash ended one
     covered      older than the manifest: its batches are dead, or in a segment that is listed
+    kept         a cleaning pass has replaced it, and can be undone (`storage/undo/kept_passes.py`)
     cut aside    bytes that recovery cut off a torn log
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.files.paths import (
@@ -19,6 +20,7 @@ from storage.files.paths import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     MANIFEST,
+    UNDO,
     SegmentFile,
     join,
     parse_segment_file,
@@ -95,12 +97,17 @@ class LogFiles:
 
 
 def explain_names(
-    manifest: Manifest, directory: str, sizes: Mapping[str, int], findings: Findings
+    manifest: Manifest,
+    directory: str,
+    sizes: Mapping[str, int],
+    findings: Findings,
+    kept_names: Collection[tuple[int, int]] = (),
 ) -> LogFiles:
     """Report every unexplained name; listed segments are checked elsewhere.
 
     Args:
         sizes: the size of each file in the directory, by name.
+        kept_names: the segments that are kept for undos.
     """
     listed = {(row.base_offset, row.file_version) for row in manifest.segments}
     continuing: dict[int, SegmentFile] = {}
@@ -110,7 +117,11 @@ def explain_names(
         if offset is not None:
             snapshots.append(offset)
         elif file is None:
-            _explain_other(join(directory, name), name, findings)
+            _explain_other(join(directory, name), name, manifest, findings)
+        elif not file.is_cleaned and (file.base_offset, file.version) in kept_names:
+            if file.kind == LOG:
+                text = "kept: a cleaning pass has replaced it, and can be undone"
+                findings.note(Check.FILES, join(directory, name), text)
         elif (file.base_offset, file.version) not in listed:
             if not file.is_cleaned and _may_continue(file, manifest):
                 if file.kind == LOG:
@@ -137,8 +148,13 @@ def _explain_unlisted(path: str, file: SegmentFile, manifest: Manifest, findings
     findings.note(Check.FILES, path, text)
 
 
-def _explain_other(path: str, name: str, findings: Findings) -> None:
+def _explain_other(path: str, name: str, manifest: Manifest, findings: Findings) -> None:
     if name in (MANIFEST, LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS):
+        return
+    if name == UNDO:
+        if not manifest.has_undo_file:
+            text = "it no longer counts: the log was cut or replaced, or nothing could be kept"
+            findings.note(Check.FILES, path, text)
         return
     if CUT_FILE.fullmatch(name):
         findings.note(Check.FILES, path, "cut aside: bytes that recovery found after a log's end")

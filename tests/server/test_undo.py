@@ -35,7 +35,7 @@ async def refused(broker: SteeredBroker, path: str, status: int) -> str:
 async def history(broker: SteeredBroker) -> list[dict[str, Any]]:
     """The history, once its background writes have arrived."""
     async with asyncio.timeout(10):
-        while not (passes := (await broker.get("/history"))["passes"]):
+        while not (passes := (await broker.get("/history"))["passes"]):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return list(passes)
 
@@ -131,7 +131,7 @@ async def test_what_is_kept_goes_first_when_the_disk_is_nearly_full(
         "log_cleaner_disk_pressure_free_bytes": "1000000",
     }
     async with serving_broker_on(files, tmp_path, **settings) as served:
-        await served.create("orders", min_cleanable_dirty_ratio="0", **KEEPING)
+        await served.create("orders", 1, min_cleanable_dirty_ratio="0", **KEEPING)
         for number in range(2):
             await served.produce("orders", batch_of(1, value=b"%d" % number))
         log = served.log("orders")

@@ -115,7 +115,12 @@ def test_every_file_that_a_broker_writes_has_a_kind(stopped: Path, partition: Pa
     kinds = {path: kind_of(ReadOnlyFileSystem(), str(path)) for path in files}
 
     assert None not in kinds.values()
-    unwritten = {Kind.METADATA_SNAPSHOT, Kind.ABORTED_TRANSACTIONS, Kind.COORDINATOR_CHECKPOINT}
+    unwritten = {
+        Kind.METADATA_SNAPSHOT,
+        Kind.ABORTED_TRANSACTIONS,
+        Kind.UNDO_FILE,
+        Kind.COORDINATOR_CHECKPOINT,
+    }
     earlier = {Kind.OLD_METADATA_LOG, Kind.OLD_METADATA_SNAPSHOT}
     assert set(kinds.values()) == set(Kind) - unwritten - earlier
     assert kinds[partition / "manifest"] is Kind.MANIFEST

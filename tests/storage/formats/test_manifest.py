@@ -44,6 +44,7 @@ MANIFESTS = st.builds(
     has_unfinished_pass=st.booleans(),
     has_history=st.booleans(),
     has_foreign_states=st.booleans(),
+    has_undo_file=st.booleans(),
     copy_id=st.none() | st.uuids().filter(lambda each: each.int != 0),
     copied_from=st.none() | st.uuids().filter(lambda each: each.int != 0),
     segments=st.lists(ROWS, max_size=4).map(tuple),
