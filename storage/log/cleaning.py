@@ -77,6 +77,7 @@ class LogCleaning:
         "_begun",
         "_commits",
         "_fs",
+        "_has_swapped",
         "_identity",
         "_is_kept",
         "_list",
@@ -108,7 +109,8 @@ class LogCleaning:
         self._service = service
         # State
         self._begun: KeptPass | None = None
-        """The pass as it was before its first swap."""
+        """The pass as it was before its first swap; None if that did not keep anything."""
+        self._has_swapped = False
         self._is_kept = False
 
     @property
@@ -234,16 +236,15 @@ class LogCleaning:
     ) -> None:
         """Keep the sources of a swap if the topic wants that. If not, no earlier pass can be undone."""
         commits, config = self._commits, self._log.config
-        if not config.keeps_replaced_segments:
+        is_first, self._has_swapped = not self._has_swapped, True
+        if is_first and config.keeps_replaced_segments:
+            self._begun = commits.begun_pass()
+        if self._begun is None or not config.keeps_replaced_segments:
             self._is_kept = False
             if commits.kept is not None:
                 commits.kept.end_all(EndReason.LATER_PASS)
             return
-        kept = commits.passes_to_keep()
-        is_first = self._begun is None
-        if self._begun is None:
-            self._begun = commits.begun_pass()
-        self._is_kept = kept.begin_swap(
+        self._is_kept = commits.passes_to_keep().begin_swap(
             self._begun,
             KeptSwap(tuple(sources), tuple(each.row for each in cleaned)),
             () if clean_offset is None else self._states.aborted.below(clean_offset),
@@ -330,7 +331,9 @@ class LogCleaning:
         self, undone: KeptPass, outputs: Collection[Name], sources: Sequence[Segment]
     ) -> list[Segment]:
         """Commit the sources of a pass as the log again, and show them. Returns the cleaned segments."""
-        self._states.write_aborted_with(undone.aborted)
+        # Markers below the log start are gone, and so no reader needs these rows.
+        aborted = [row for row in undone.aborted if row[2] >= self._offsets.start]
+        self._states.write_aborted_with(aborted)
         self._commits.commit(
             restored(self._commits.listed, outputs, sources),
             clean_offset=undone.clean_offset,
@@ -341,7 +344,7 @@ class LogCleaning:
             outputs,
             sources,
             self._commits.clean_offset,
-            partial(self._states.restore_aborted, undone.aborted),
+            partial(self._states.restore_aborted, aborted),
         )
 
 

@@ -11,8 +11,8 @@ Kept segments have their own names in the log's directory, because readers may s
 manifest does not list them, so they count neither in the log's size nor in its dirty ratio. Recovery
 leaves files alone that a valid entry of the undo file names, and removes all others as before.
 
-If the undo file cannot be written because the disk is full, everything that is kept goes: that is what
-the disk needs. The next manifest then says that there is no undo file.
+If the undo file cannot be written because the disk is full, the file and everything that is kept go:
+that is what the disk needs. The next manifest then says that there is no undo file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storage.files.errors import (
     NoSpace,
     UndoRefused,
 )
-from storage.files.files import FileSystem
+from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import LOG, UNDO, join, segment_file
 from storage.formats.manifest import Manifest, SegmentRow
 from storage.segment.segment import Segment
@@ -291,12 +291,15 @@ class KeptPasses:
                 segment.files.retire()
 
     def _write(self) -> bool:
-        """Write the undo file durably. Returns False if the disk is full."""
+        """Write the undo file durably. Returns False if the disk is full: then it is removed durably."""
+        path = join(self._directory, UNDO)
         try:
-            path = join(self._directory, UNDO)
             self._fs.replace_durably(path, encode(self.stack.ended, self.stack.kept))
         except NoSpace as error:
             _log.warning("%s: nothing can be kept for an undo: %s", self._directory, error)
+            # Neither a removal nor its sync needs space. A manifest that says it exists does no harm.
+            unlink_if_there(self._fs, path)
+            self._fs.sync_directory(self._directory)
             self.has_file = self._is_stale = False
             return False
         self.has_file, self._is_stale = True, False

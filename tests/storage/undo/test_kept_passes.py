@@ -1,16 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from cleaner.rules.report import PassReport
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Record, build_batch, build_control_batch
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Offset, ProducerId
-from storage.files.errors import SwapRefused, UndoRefused
-from storage.files.paths import UNDO
+from storage.files.errors import NoSpace, SwapRefused, UndoRefused
+from storage.files.paths import MANIFEST, UNDO
+from storage.formats.log_config import LogConfig
+from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from storage.undo.undo_file import EndReason
@@ -23,9 +28,8 @@ KEEPING = replace(CONFIG, compaction_undo_ms=UNDO_MS)
 LOG = ".log"
 
 
-def keeping_log(config: object = KEEPING) -> CompactedLog:
+def keeping_log(config: LogConfig = KEEPING) -> CompactedLog:
     """A log of three sealed segments whose passes are kept; of five records two are superseded."""
-    assert isinstance(config, type(CONFIG))
     log = CompactedLog(config)
     log.append_segment((b"a", b"1"), (b"b", b"1"))
     log.append_segment((b"a", b"2"), (b"b", b"2"))
@@ -349,6 +353,167 @@ def test_a_damaged_undo_file_keeps_nothing_and_the_log_opens() -> None:
     assert numbers(log) == []
     assert log.pairs() == cleaned
     assert len(log_files(log)) == 2
+
+
+# ---------------------------------------------------------------- changes in the middle of a pass
+
+
+def swaps_one_by_one(log: CompactedLog, meanwhile: Callable[[int], None]) -> PassReport:
+    """Run a pass of several swaps; `meanwhile` is called before each, with its number."""
+    swap, count = LogCleaning.swap, 0
+
+    def watched(self: LogCleaning, *rows: Any, **others: Any) -> None:
+        nonlocal count
+        meanwhile(count)
+        count += 1
+        swap(self, *rows, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogCleaning, "swap", watched)
+        report = log.clean()
+    assert count > 2
+    return report
+
+
+def log_of_several_groups(config: LogConfig = KEEPING) -> CompactedLog:
+    log = CompactedLog(replace(config, segment_bytes=1))
+    for number in range(6):
+        log.append_segment((b"a", b"1"), (b"k%d" % number, b"1"))
+    return log
+
+
+def is_clean_of_leftovers(log: CompactedLog) -> bool:
+    return len(log_files(log)) == len(log.log.segments) + sum(
+        len(each.sources) for each in log.log.passes_kept
+    )
+
+
+def test_a_pass_whose_first_swap_was_not_kept_cannot_be_undone() -> None:
+    log = log_of_several_groups(CONFIG)
+
+    def turn_on(count: int) -> None:
+        if count == 1:
+            log.log.update_config(replace(log.log.config, compaction_undo_ms=UNDO_MS))
+
+    assert swaps_one_by_one(log, turn_on).undo_number == 0
+    assert log.log.passes_kept == ()
+    assert is_clean_of_leftovers(log)
+
+
+@pytest.mark.parametrize("how", ["off", "dropped"])
+def test_a_pass_whose_kept_segments_go_in_the_middle_keeps_no_more(how: str) -> None:
+    log = log_of_several_groups()
+
+    def lose(count: int) -> None:
+        if count == 1 and how == "off":
+            log.log.update_config(replace(log.log.config, compaction_undo_ms=0))
+        if count == 2:
+            log.log.update_config(replace(log.log.config, compaction_undo_ms=UNDO_MS))
+            log.log.drop_passes_kept(EndReason.DISK)
+
+    assert swaps_one_by_one(log, lose).undo_number == 0
+    assert log.log.passes_kept == ()
+    assert is_clean_of_leftovers(log)
+
+
+def test_an_interrupted_pass_can_be_undone_after_a_restart() -> None:
+    log = log_of_several_groups()
+    before = state(log)
+
+    def stop(count: int) -> None:
+        if count == 2:
+            raise SwapRefused("stopped")
+
+    with pytest.raises(SwapRefused):
+        swaps_one_by_one(log, stop)
+    assert log.log.cut_offset_min > 0
+    log.reopen(is_clean=False)
+
+    log.log.undo_pass(only_pass(log))
+
+    assert state(log) == before
+    assert log.log.cut_offset_min == 0
+    assert is_clean_of_leftovers(log)
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+@contextmanager
+def no_space_for(log: CompactedLog, name: str) -> Iterator[None]:
+    """Let the disk have no space for a file."""
+    replace_durably = log.fs.replace_durably
+
+    def refuse(path: str, data: bytes, **others: bool) -> None:
+        if path.endswith(name):
+            raise NoSpace("write", path, 28, "no space left on device")
+        replace_durably(path, data, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log.fs, "replace_durably", refuse)
+        yield
+
+
+def test_on_a_full_disk_a_pass_runs_and_keeps_nothing() -> None:
+    log = keeping_log()
+    first = log.clean().undo_number
+    log.append_segment((b"a", b"3"))
+
+    with no_space_for(log, UNDO):
+        report = log.execute(log.plan())
+
+    assert (report.groups, report.undo_number) == (1, 0)
+    assert "nearly full" in str(log.log.undo_refusal(first))
+    assert is_clean_of_leftovers(log)
+    cleaned = log.pairs()
+    log.reopen(is_clean=False)
+    assert log.log.passes_kept == ()
+    assert log.pairs() == cleaned
+
+
+def test_a_swap_that_finds_no_space_for_its_manifest_is_not_kept() -> None:
+    log = keeping_log()
+    before = log.clean().undo_number
+    log.append_segment((b"a", b"3"))
+    records = log.pairs()
+
+    with no_space_for(log, MANIFEST), pytest.raises(NoSpace):
+        log.execute(log.plan())
+
+    assert only_pass(log) == before
+    assert log.pairs() == records
+    log.reopen(is_clean=False)
+    assert only_pass(log) == before
+    assert log.execute(log.plan()).undo_number > before
+    assert is_clean_of_leftovers(log)
+
+
+def test_an_undo_that_finds_no_space_changes_nothing() -> None:
+    log = keeping_log()
+    number = log.clean().undo_number
+    after = state(log)
+
+    with no_space_for(log, MANIFEST), pytest.raises(NoSpace):
+        log.log.undo_pass(number)
+
+    assert state(log) == after
+    assert log.log.offline_reason is None
+    log.log.undo_pass(number)
+    assert len(log.pairs()) == 5
+
+
+def test_what_is_kept_goes_on_a_full_disk_though_the_file_cannot_be_written() -> None:
+    log = keeping_log()
+    log.clean()
+    cleaned = log.pairs()
+
+    with no_space_for(log, UNDO):
+        log.log.drop_passes_kept(EndReason.DISK)
+
+    assert is_clean_of_leftovers(log)
+    log.reopen(is_clean=False)
+    assert log.log.passes_kept == ()
+    assert log.pairs() == cleaned
 
 
 # ---------------------------------------------------------------- transactions
