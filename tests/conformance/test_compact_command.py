@@ -251,3 +251,27 @@ def test_digest_says_the_same_before_and_after_a_pass(operator: Operator) -> Non
     assert told[2].split() == ["summed-1", "0", "0", "0", "0" * 32]
     below = operator.told("digest", "summed-0", "--end-offset", "100")
     assert "summed-0 is cleaned up to offset 300" in below
+
+
+def test_a_pass_is_undone_and_the_topic_is_paused(operator: Operator) -> None:
+    operator.create("undone", **{"compaction.undo.ms": "3600000"})
+    operator.produce("undone", 300, 10)
+    assert "no pass over undone-0 can be undone" in operator.told("undo", "undone")
+    number = str(operator.json("now", "undone")["partitions"][0]["report"]["undo_number"])
+    (row,) = operator.told("undo", "undone-0").splitlines()[1:]
+    assert row.split()[:2] == ["undone-0", number]
+    assert row.endswith("now")
+    assert f"kompakt compact undo undone-0 {number}" in operator.told("history", "undone")
+    assert "of replaced segments are kept" in operator.told("status")
+
+    told = operator.told("undo", "undone-0", number).splitlines()
+
+    assert f"pass {number} is undone: 1 segment" in told[0]
+    assert told[1].startswith("the cleaning of undone is paused")
+    assert "undone is paused" in operator.run("now", "undone").stderr
+    again = operator.run("undo", "undone-0", number)
+    assert again.returncode == 1
+    assert f"pass {number} of undone-0 cannot be undone: it was undone" in again.stderr
+    assert operator.json("digest", "undone")["partitions"][0]["digest"]["clean_offset"] == 0
+    operator.told("resume", "undone")
+    assert operator.json("now", "undone")["partitions"][0]["report"]["records_after"] == 10

@@ -16,6 +16,7 @@ from cli.compact.output import (
     print_reports,
     print_status,
 )
+from cli.compact.undo import print_kept
 from server.admin.compaction_json import report_json
 
 REPORT = PassReport(
@@ -216,3 +217,50 @@ def test_a_report_says_which_older_values_stay(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "keeps of each key: the last 3 values; the next older value may go at 2026-11-21" in out
     assert "judged the older values of all keys" in out
+
+
+def kept_part(*passes: dict[str, Any], undo_ms: int = 3_600_000) -> dict[str, Any]:
+    return {"topic": "orders", "partition": 0, "undo_ms": undo_ms, "passes": list(passes)}
+
+
+def kept(number: int, refusal: str | None) -> dict[str, Any]:
+    return {
+        "number": number,
+        "swapped_ms": 1_795_279_808_607,
+        "until_ms": 1_795_283_408_607,
+        "bytes": 12_200_000,
+        "refusal": refusal,
+    }
+
+
+def test_passes_that_can_be_undone_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_kept({"partitions": [kept_part(kept(9, None), kept(7, "later passes first: 9"))]})
+
+    titles, newest, older = capsys.readouterr().out.splitlines()
+    assert titles.split()[:2] == ["partition", "pass"]
+    assert newest.split()[:2] == ["orders-0", "9"]
+    assert newest.endswith("12.2 MB  now")
+    assert older.endswith("later passes first: 9")
+
+
+def test_without_the_setting_no_pass_can_be_undone_and_it_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_kept({"partitions": [kept_part(undo_ms=0)]})
+    print_kept({"partitions": [kept_part()] * 2})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "no pass over orders-0 can be undone: compaction.undo.ms is 0, so passes keep nothing of what"
+        " they replace",
+        "no pass over the topic can be undone",
+    ]
+
+
+def test_the_history_names_the_command_that_undoes_a_pass(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    undo = {"until_ms": 1_795_283_408_607, "refusal": None}
+
+    print_history([{**completed(), "undo_number": 9, "undo": undo}], "orders")
+
+    assert capsys.readouterr().out.splitlines()[-1].endswith(": kompakt compact undo orders-0 9")

@@ -51,6 +51,8 @@ SHOWN_ELSEWHERE = {
     "compaction.priority": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.window": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.io.max.bytes.per.second": "tests/cleaner/pool/test_topic_limits.py",
+    "compaction.undo.ms": "tests/storage/undo/test_kept_passes.py",
+    "compaction.undo.bytes": "tests/storage/undo/test_kept_passes.py",
     "compaction.hold.groups": "tests/server/coordination/groups/test_holds.py",
     "compaction.hold.max.ms": "tests/server/coordination/groups/test_holds.py",
     "retention.ms": "tests/storage/log/test_retention.py",
