@@ -14,6 +14,7 @@ from server.admin.compaction import Compaction
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
+from server.admin.ledgers import CleaningLedgers
 from server.admin.pass_history import HistoryProbe
 from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
@@ -36,6 +37,7 @@ class BrokerCleaner:
         "_pool",
         "_space_watch",
         "compaction",
+        "ledgers",
     )
 
     def __init__(self, broker: Broker, pauses: CompactionPauses, *, background: Background) -> None:
@@ -47,7 +49,16 @@ class BrokerCleaner:
         config = broker.configs.config
         token = _remote_token(broker)
         self._counts = broker.cleaner_counts
-        self._pool = _pool(broker, background)
+        self.ledgers = CleaningLedgers(
+            broker.files,
+            broker.directories,
+            is_enabled=config.log_cleaner_ledger_enable,
+            bytes_max=config.log_cleaner_ledger_bytes_max,
+            now_ms=broker.clock.now_ms,
+        )
+        """The certificates of passes."""
+        background.submit(self.ledgers.begin)
+        self._pool = _pool(broker, background, self.ledgers)
         pauses.when_changed(self._pool.pause)
         self._counts.set_threads(config.log_cleaner_threads)
         self._pool.start()
@@ -125,9 +136,10 @@ class BrokerCleaner:
         """Stop the passes, then wait until all jobs and leases have ended."""
         for part in (self._latency_watch, self._space_watch, self._pool, self.compaction):
             await part.stop()
+        self.ledgers.close()
 
 
-def _pool(broker: Broker, background: Background) -> CleanerPool:
+def _pool(broker: Broker, background: Background, ledgers: CleaningLedgers) -> CleanerPool:
     """Returns the pool, whose passes are counted and recorded in the history."""
     history = HistoryProbe(broker.pass_history, background=background.submit, clock=broker.clock)
     return CleanerPool(
@@ -136,6 +148,7 @@ def _pool(broker: Broker, background: Background) -> CleanerPool:
         clock=broker.clock,
         probe=Probes(broker.cleaner_counts, history),
         hold_of=broker.groups.holds.hold_of,
+        ledgers=ledgers.enabled,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cleaner.pacing.throttle import IoRates
+from storage.formats.content_digest import XXH3
 
 CHUNK_BYTES_MIN = 1 << 20
 """The kernel gets at least this many bytes per call: with less, the calls cost more than the work."""
@@ -69,6 +70,8 @@ class CleanerSettings:
     """The longest time that a partition stays in quarantine before a retry."""
     is_by_benefit: bool = False
     """log.cleaner.order: whether logs are served by the bytes freed per byte of I/O."""
+    ledger_digest: str = XXH3
+    """log.cleaner.ledger.digest: how certificates digest the contents of segments."""
     stalled_ms: int = 300_000
     """log.cleaner.stalled.ms: a pass without progress for that long is reported with its stack."""
     thread_niceness: int = 19

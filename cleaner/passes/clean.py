@@ -26,6 +26,7 @@ from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.progress import PassProgress, Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import MarkLeft
+from cleaner.passes.certificate import NO_CERTIFICATES, PassCertificates
 from cleaner.passes.dirty_section import DirtySection, dirty_section, scan_bytes
 from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
 from cleaner.passes.key_parts import KeyParts
@@ -46,8 +47,12 @@ def clean(
     *,
     meter: PassMeter,
     monotonic: Callable[[], float],
+    certificates: PassCertificates = NO_CERTIFICATES,
 ) -> PassReport:
     """Execute a plan in the calling thread. Returns the report of the pass.
+
+    Args:
+        certificates: get one for each group, before it is swapped, and the end of the pass.
 
     Raises:
         CleaningAborted: the pass was asked to stop, or the log's generation changed, also if another
@@ -59,13 +64,18 @@ def clean(
         StorageError: the disk failed.
     In all cases the groups already swapped stay, and the rest of the log is untouched.
     """
-    return run_with_sidecars(
-        plan.view.hash_key,
-        settings,
-        meter,
-        strategy=plan.view.config.strategy,
-        work=lambda index: _execute(log, plan, settings, index, meter, monotonic),
-    )
+    with certificates.ended() as ended:
+        return ended(
+            run_with_sidecars(
+                plan.view.hash_key,
+                settings,
+                meter,
+                strategy=plan.view.config.strategy,
+                work=lambda index: _execute(
+                    log, plan, settings, index, meter, monotonic, certificates
+                ),
+            )
+        )
 
 
 def _execute(
@@ -75,6 +85,7 @@ def _execute(
     index: SegmentIndex,
     meter: PassMeter,
     monotonic: Callable[[], float],
+    certificates: PassCertificates,
 ) -> PassReport:
     started = monotonic()
     log_start_offset = log.log_start_offset
@@ -96,7 +107,14 @@ def _execute(
     verifier = PassVerifier(settings, meter=meter, monotonic=monotonic)
     sees_whole_log = are_contiguous_from([segment.row for segment in segments], log_start_offset)
     rewriting = Rewriting(
-        log, plan, section, settings, sees_whole_log=sees_whole_log, verifier=verifier, meter=meter
+        log,
+        plan,
+        section,
+        settings,
+        sees_whole_log=sees_whole_log,
+        verifier=verifier,
+        meter=meter,
+        certificates=certificates,
     )
     spans = windows(
         [each.totals.entries for each in segments], settings.marks_bytes, config.strategy
@@ -117,6 +135,7 @@ def _execute(
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
         report,
+        pass_id=certificates.pass_id,
         sidecars_built=index.built,
         undo_number=log.kept_number,
         seconds=monotonic() - started,

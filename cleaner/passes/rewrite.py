@@ -16,6 +16,7 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import Cost, WorkLeft
+from cleaner.passes.certificate import NO_CERTIFICATES, PassCertificates
 from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import IndexedSegment
 from cleaner.passes.mark import Marked
@@ -41,7 +42,7 @@ class Rewriting:
     """The rewriting part of one pass. Used by the pass's thread only."""
 
     __slots__ = (
-        "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_verifier",
+        "_certificates", "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_verifier",
         "batch_filter", "group_reports", "has_committed", "outranked_examples", "tally",
     )  # fmt: skip
 
@@ -55,6 +56,7 @@ class Rewriting:
         sees_whole_log: bool,
         verifier: PassVerifier,
         meter: PassMeter,
+        certificates: PassCertificates = NO_CERTIFICATES,
     ) -> None:
         """`sees_whole_log`: whether the windows begin at the log start and have no gaps."""
         # Constant after construction.
@@ -64,6 +66,7 @@ class Rewriting:
         self._settings = settings
         self._verifier = verifier
         self._meter = meter
+        self._certificates = certificates
         # State.
         self.batch_filter = _filter(plan, section, settings, stamps_markers=sees_whole_log)
         self._survey = _survey(plan, section, stamps_markers=sees_whole_log)
@@ -170,7 +173,9 @@ class Rewriting:
         strategy = self._plan.view.config.strategy
         recopy = Recopy(
             self.batch_filter,
-            lambda base_offset: self._log.new_cleaned_segment(base_offset, strategy),
+            lambda base_offset: self._certificates.watch(
+                self._log.new_cleaned_segment(base_offset, strategy)
+            ),
             has_sidecars=self._settings.keeps_key_sidecars,
             meter=self._meter,
         )
@@ -229,20 +234,42 @@ class Rewriting:
             # Nothing changed: readers keep their open file, and the page cache stays warm.
             recopy.discard()
             return
+        number = self._certify(recopy, sources, cleaned, clean_offset)
         try:
-            self._log.swap(
-                sources,
-                cleaned,
-                generation=self._plan.view.generation,
-                clean_offset=clean_offset,
-                has_history=self.has_history_after(is_last=clean_offset is not None),
-            )
+            with self._certificates.swapping(number):
+                self._log.swap(
+                    sources,
+                    cleaned,
+                    generation=self._plan.view.generation,
+                    clean_offset=clean_offset,
+                    has_history=self.has_history_after(is_last=clean_offset is not None),
+                )
         except SwapRefused:
             # Only after SwapRefused is it certain that no manifest lists them; otherwise recovery
             # decides.
             recopy.discard()
             raise
         self.has_committed = clean_offset is not None
+
+    def _certify(
+        self,
+        recopy: Recopy,
+        sources: Sequence[SegmentRow],
+        cleaned: tuple[CleanedSegment, ...],
+        clean_offset: Offset | None,
+    ) -> int | None:
+        """Write the group's certificate; if that fails, its cleaned segments are removed."""
+        try:
+            return self._certificates.certify(
+                sources,
+                cleaned,
+                self.batch_filter.account,
+                clean_offset=clean_offset,
+                is_verified=self._settings.verify,
+            )
+        except BaseException:
+            recopy.discard()
+            raise
 
     def has_history_after(self, *, is_last: bool) -> bool:
         """Returns whether keys may have older values below the clean offset after a commit.

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from cleaner.inspect.dry_run import DryRun
@@ -32,6 +33,7 @@ from cleaner.pacing.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseS
 from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
+from cleaner.passes.certificate import Ledger
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
@@ -57,6 +59,8 @@ from storage.threads import any_thread, loop_thread
 T = TypeVar("T")
 Plan = TypeVar("Plan")
 
+NO_LEDGERS: Mapping[str, Ledger] = MappingProxyType({})
+
 
 class LogBusy(Exception):
     """Another task has claimed the log."""
@@ -80,18 +84,20 @@ class CleanerPool:
         clock: Clock,
         probe: CleanerProbe,
         hold_of: HoldOf = no_hold,
+        ledgers: Mapping[str, Ledger] = NO_LEDGERS,
     ) -> None:
         """
         Args:
             logs: returns all current logs, compacted or not; called in any thread.
             hold_of: returns which tombstones of a log must stay. A hold that appears or moves back must
                 raise the log's generation.
+            ledgers: get the certificates of passes, by the ids of the log directories.
         """
         # Constant after construction.
         self._logs = logs
         self._clock = clock
         self._probe = probe
-        self._runner = Runner(settings, clock=clock, probe=probe)
+        self._runner = Runner(settings, clock=clock, probe=probe, ledgers=ledgers)
         self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
         self._watchdog = Watchdog(self._runner)
         self._ends = PassEnds(settings, clock=clock, probe=probe)

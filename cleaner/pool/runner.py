@@ -31,6 +31,7 @@ from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.progress import PassProgress
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
+from cleaner.passes.certificate import Ledger, PassCertificates, new_pass_id
 from cleaner.passes.clean import clean
 from cleaner.pool.status import RunningStatus, Task
 from cleaner.pool.topic_limits import TopicBudgets, is_out_of_window
@@ -158,14 +159,23 @@ class Runner:
     """Owns the pool's threads and the tasks that run in them."""
 
     __slots__ = (
-        "_clock", "_executor", "_list_executor", "_probe", "_running", "_search_executor", "_searches",
+        "_clock", "_executor", "_ledgers", "_list_executor", "_probe", "_running", "_search_executor", "_searches",
         "_topic_budgets", "is_stopping", "settings", "slots", "throttle",
     )  # fmt: skip
 
-    def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        *,
+        clock: Clock,
+        probe: CleanerProbe,
+        ledgers: Mapping[str, Ledger],
+    ) -> None:
+        """`ledgers` get the certificates of passes, by the ids of the log directories."""
         # Constant after construction.
         self._clock = clock
         self._probe = probe
+        self._ledgers = ledgers
         self.throttle = Throttle(settings.io_rates, clock=clock.monotonic)
         self.slots = Slots(settings.threads)
         self._search_executor = _executor("key-search", 1, settings.thread_niceness)
@@ -285,7 +295,11 @@ class Runner:
 
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
-            return clean(running.log.cleaning, plan, settings, meter=meter, monotonic=monotonic)
+            certificates = self._certificates(running.log, plan)
+            log = running.log.cleaning
+            return clean(
+                log, plan, settings, meter=meter, monotonic=monotonic, certificates=certificates
+            )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
@@ -298,7 +312,16 @@ class Runner:
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
             log = running.log
-            return commit(log, plan, folder, result, settings, meter=meter, monotonic=monotonic)
+            return commit(
+                log,
+                plan,
+                folder,
+                result,
+                settings,
+                meter=meter,
+                monotonic=monotonic,
+                certificates=self._certificates(log, plan),
+            )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
@@ -366,6 +389,17 @@ class Runner:
                 return log_digest(looked_at, end_offset, settings, meter=meter)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    @any_thread
+    def _certificates(self, log: PartitionLog, plan: CleaningPlan) -> PassCertificates:
+        """Returns what certifies a pass, if its log's directory has a ledger."""
+        return PassCertificates(
+            self._ledgers.get(log.identity.directory_id),
+            log.identity,
+            plan,
+            digest_kind=self.settings.ledger_digest,
+            pass_id=new_pass_id(plan.stamp_ms),
+        )
 
     @any_thread
     def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:

@@ -26,6 +26,7 @@ from itertools import pairwise
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.certificate import NO_CERTIFICATES, PassCertificates
 from cleaner.passes.index import IndexedSegment, SegmentIndex
 from cleaner.passes.verify_pass import PassVerifier, VerificationFailed, offsets_text
 from cleaner.remote.check import KeyCheck, KeysLost
@@ -65,11 +66,13 @@ def commit(
     *,
     meter: PassMeter,
     monotonic: Callable[[], float],
+    certificates: PassCertificates = NO_CERTIFICATES,
 ) -> PassReport:
     """Replace the sources by an executor's outputs. Returns the report of the pass.
 
     Args:
         folder: the lease's folder.
+        certificates: as for `cleaner.passes.clean.clean`.
 
     Raises:
         ResultRefused: the outputs are not what the plan requires, or cannot be read.
@@ -82,14 +85,18 @@ def commit(
     started = monotonic()
     check_result(plan, result)
     with (
+        certificates.ended() as ended,
         _refuse_if_removed(),
         SegmentIndex(plan.view.hash_key, settings, meter, is_thorough=True) as index,
     ):
         covered = plan.segments_from(plan.view.log_start_offset)
         _take_sidecars(covered, folder, result, plan.view.hash_key)
         segments = index.index_segments(covered)
-        report = _commit(log, plan, folder, result, settings, segments, meter, monotonic)
-    return replace(report, sidecars_built=index.built, seconds=monotonic() - started)
+        report = _commit(
+            log, plan, folder, result, settings, segments, meter, monotonic, certificates
+        )
+        report = replace(report, sidecars_built=index.built, seconds=monotonic() - started)
+        return ended(replace(report, pass_id=certificates.pass_id))
 
 
 def _take_sidecars(
@@ -123,6 +130,7 @@ def _commit(
     segments: Sequence[IndexedSegment],
     meter: PassMeter,
     monotonic: Callable[[], float],
+    certificates: PassCertificates,
 ) -> PassReport:
     check = KeyCheck(plan, segments, settings, meter=meter, choose=secrets.randbelow)
     _expect(
@@ -138,7 +146,7 @@ def _commit(
             _verify(plan, group, cleaned, verifier)
         _check_keys(segments, result, outputs, check)
         meter.check()
-        undo_number = _swap(log.cleaning, plan, result, outputs, taken)
+        undo_number = _swap(log.cleaning, plan, result, outputs, taken, certificates)
     except BaseException:
         taken.discard()
         raise
@@ -196,13 +204,18 @@ def _swap(
     result: RemoteResult,
     outputs: Sequence[tuple[CleanedSegment, ...]],
     taken: _TakenOutputs,
+    certificates: PassCertificates,
 ) -> int:
     """Swap all groups. Returns the number by which the pass can be undone; 0 if it cannot be."""
     generation = plan.view.generation
     for group, cleaned in zip(result.groups, outputs, strict=True):
         offset = result.end_offset if group is result.groups[-1] else None
+        number = certificates.certify(
+            group.sources, cleaned, group.account, clean_offset=offset, is_verified=True
+        )
         try:
-            cleaning.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
+            with certificates.swapping(number):
+                cleaning.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
         except SwapRefused:
             raise
         except BaseException:

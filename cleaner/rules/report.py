@@ -138,6 +138,8 @@ class PassReport:
     """Whether each group was verified before its swap (`cleaner/passes/verify_pass.py`)."""
     verify_seconds: float = 0.0
     """The part of `seconds` spent on reading the output again and comparing it."""
+    pass_id: str = field(default="", compare=False)
+    """Names the pass in the history and in the ledger; empty for a rehearsal."""
     group_reports: tuple[GroupReport, ...] = ()
     """One report per group, in offset order."""
 

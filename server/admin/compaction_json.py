@@ -77,6 +77,7 @@ def report_json(report: PassReport) -> Json:
     return {
         "topic": report.topic,
         "partition": report.partition,
+        "pass_id": report.pass_id or None,
         "reason": report.reason,
         "start_offset": report.start_offset,
         "end_offset": report.end_offset,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import IoRates
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
+from storage.formats.content_digest import DIGEST_KINDS, XXH3
 from storage.formats.config_property import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LONG, STRING, prop
 
 
@@ -177,6 +178,35 @@ class CleanerConfig:
         " guard lets the cleaner go faster and faster, though produces get slower, until the backlog is"
         " gone; -1: never. Specific to Kompakt.",
     )
+    log_cleaner_ledger_enable: bool = prop(
+        "log.cleaner.ledger.enable",
+        BOOLEAN,
+        default=True,
+        dynamic=False,
+        doc="Whether each cleaning pass leaves a certificate in the ledger of its log directory, before"
+        " it replaces segments: what it replaced by what, the digests, and the settings that decided."
+        " Specific to Kompakt.",
+    )
+    log_cleaner_ledger_digest: str = prop(
+        "log.cleaner.ledger.digest",
+        STRING,
+        default=XXH3,
+        choices=DIGEST_KINDS,
+        doc="How certificates digest the segments that a pass has written. xxh3 takes no time that can"
+        " be measured and finds every accident; sha256 takes one to two seconds for each GiB written, and"
+        " nobody can make other bytes that it fits. Specific to Kompakt.",
+    )
+    log_cleaner_ledger_bytes_max: int = prop(
+        "log.cleaner.ledger.bytes.max",
+        LONG,
+        default=256 << 20,
+        at_least=-1,
+        unit="bytes",
+        dynamic=False,
+        doc="About how many bytes the ledger of a log directory takes; a pass takes about 2 KiB. Beyond"
+        " that its oldest file is removed, which an entry records. -1: all files stay. Specific to"
+        " Kompakt.",
+    )
     log_cleaner_stalled_ms: int = prop(
         "log.cleaner.stalled.ms",
         LONG,
@@ -209,6 +239,7 @@ class CleanerConfig:
             keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
             is_by_benefit=self.log_cleaner_order == "benefit",
+            ledger_digest=self.log_cleaner_ledger_digest,
             stalled_ms=self.log_cleaner_stalled_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )

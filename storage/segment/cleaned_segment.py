@@ -22,6 +22,7 @@ from storage.files.paths import (
     segment_file,
 )
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+from storage.formats.content_digest import ContentDigest
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import FLAG_CLEANED, SegmentRow
 from storage.formats.segment_index import SegmentIndex
@@ -40,6 +41,8 @@ class CleanedSegment:
     row: SegmentRow
     directory: str
     fs: FileSystem
+    digest: str = ""
+    """The digest of its bytes, if it was computed while they were written."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Read at most `size` bytes of its staged file, fewer only at its end. Raises DiskError."""
@@ -72,6 +75,7 @@ class CleanedSegmentWriter:
         "_strategy",
         "_written_back_bytes",
         "base_offset",
+        "digest",
         "version",
     )
 
@@ -98,6 +102,8 @@ class CleanedSegmentWriter:
         self._written_back_bytes = 0
         """The bytes of the file whose write-back has started."""
         self._keys: KeySidecarWriter | None = None
+        self.digest: ContentDigest | None = None
+        """Takes the bytes as they are written, if set before the first ones."""
 
     @property
     def size(self) -> int:
@@ -107,6 +113,8 @@ class CleanedSegmentWriter:
     def append(self, data: Buffer, index_entries: memoryview) -> None:
         """Write whole batches and add their index entries (four native int64s each)."""
         self._file.append((data,))
+        if self.digest is not None:
+            self.digest.update(data)
         self._index.add_quadruples(index_entries, self.base_offset)
         while self._file.size - self._written_back_bytes >= WRITE_BACK_BYTES:
             self._write_back()
@@ -153,7 +161,8 @@ class CleanedSegmentWriter:
             size=size,
             flags=row.flags | FLAG_CLEANED,
         )
-        return CleanedSegment(named, self._directory, self._fs)
+        digest = "" if self.digest is None else str(self.digest)
+        return CleanedSegment(named, self._directory, self._fs, digest)
 
     def discard(self) -> None:
         """Remove the unfinished files."""

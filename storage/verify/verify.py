@@ -15,6 +15,7 @@ from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, Mi
 from storage.files.files import FileSystem
 from storage.files.paths import (
     CLEAN_SHUTDOWN,
+    CLEANING_LEDGER,
     COMPACTION_HISTORY,
     COMPACTION_HISTORY_OLD,
     DELETED,
@@ -26,6 +27,7 @@ from storage.files.paths import (
     METADATA,
     NODE_METADATA,
     RESERVE,
+    SIGNING_KEY,
     START_COUNTER,
     SYNC_FAILED,
     TOPIC_ID_CHARACTERS,
@@ -49,7 +51,7 @@ OWN_FILES = {
     META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, RESERVE, METADATA,
     NODE_METADATA,
 }  # fmt: skip
-OWN_FILES |= {COMPACTION_HISTORY, COMPACTION_HISTORY_OLD}
+OWN_FILES |= {COMPACTION_HISTORY, COMPACTION_HISTORY_OLD, CLEANING_LEDGER, SIGNING_KEY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

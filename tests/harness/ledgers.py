@@ -1,0 +1,68 @@
+"""Ledgers of cleaning passes on a disk in memory, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cleaner.passes.certificate import PassCertificates
+from cleaner.passes.clean import clean
+from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.report import PassReport
+from storage.files.errors import StorageError
+from storage.files.files import FileSystem
+from storage.formats.content_digest import XXH3
+from storage.formats.ledger_entry import Entry
+from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
+from storage.log.ledger_files import read_entries
+from tests.harness.compacted_log import START_MS, CompactedLog, identity, meter_of
+
+OWNER = LedgerOwner(cluster_id="cluster", directory_id="directory", public_key="ab" * 32)
+
+
+def ledger_on(
+    fs: FileSystem,
+    *,
+    bytes_max: int = 1 << 30,
+    owner: LedgerOwner = OWNER,
+    failures: list[StorageError] | None = None,
+) -> CleaningLedger:
+    """A ledger of the log directory `data`."""
+    return CleaningLedger(
+        fs,
+        "data",
+        owner=lambda: owner,
+        bytes_max=bytes_max,
+        now_ms=lambda: START_MS,
+        on_failure=([] if failures is None else failures).append,
+    )
+
+
+def entries_of(fs: FileSystem) -> list[Entry]:
+    return list(read_entries(fs, "data"))
+
+
+def kinds(entries: Iterable[Entry]) -> list[str]:
+    return [entry.kind for entry in entries]
+
+
+def clean_certified(
+    log: CompactedLog,
+    ledger: CleaningLedger,
+    plan: CleaningPlan | None = None,
+    *,
+    pass_id: str = "p",
+    digest_kind: str = XXH3,
+) -> PassReport:
+    """Clean a log, with certificates."""
+    plan = plan or log.plan()
+    certificates = PassCertificates(
+        ledger, identity(), plan, pass_id=pass_id, digest_kind=digest_kind
+    )
+    return clean(
+        log.log.cleaning,
+        plan,
+        log.settings,
+        meter=meter_of(log.log, plan.view.generation),
+        monotonic=lambda: log.now_ms / 1000,
+        certificates=certificates,
+    )
