@@ -14,6 +14,7 @@ from server.admin.compaction import Compaction
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
+from server.admin.ledger_verifications import LedgerVerifications
 from server.admin.ledgers import CleaningLedgers
 from server.admin.pass_history import HistoryProbe
 from server.admin.remote_token import remote_token
@@ -77,6 +78,15 @@ class BrokerCleaner:
             self._latency_watch,
             clock=broker.clock,
             administration=broker.executors.administration,
+            ledgers=self.ledgers,
+            ledger_reads=broker.executors.ledgers,
+            ledger_verifications=LedgerVerifications(
+                broker.files,
+                lambda: self.ledgers.paths,
+                self._pool.throttle,
+                executor=broker.executors.ledgers,
+                monotonic=broker.clock.monotonic,
+            ),
         )
         if token is not None:
             self._enable_leases(broker, token)

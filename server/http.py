@@ -27,6 +27,7 @@ from server.admin.http_access import HttpAccess
 from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
+from server.admin.ledger_routes import LedgerRoutes
 from server.admin.link_routes import LinkRoutes
 from server.admin.refusals import Lasting
 from server.admin.verify_routes import VerifyRoutes
@@ -89,6 +90,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         administration=broker.executors.administration,
         needs_token=not config.http_authenticates,
     )
+    ledger = LedgerRoutes(lambda: compaction_of(broker), reads=broker.executors.ledgers)
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
@@ -106,6 +108,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         routes=[
             *routes.routes(),
             *leases.routes(),
+            *ledger.routes(),
             *followers.routes(),
             *links.routes(),
             *verify.routes(),

@@ -67,6 +67,10 @@ class KeyHistory:
     """Wall time from which a pass drops the tombstone; None while no pass has set it."""
     fate: tuple[str, ...]
     """Sentences that say when the records will go."""
+    last_offset: int | None = None
+    """The offset of its current record; None if it has none, or nothing of it is decided."""
+    departures: tuple[str, ...] = ()
+    """Sentences that say with which passes older records went, from the ledger."""
 
     @property
     def is_gone(self) -> bool:
@@ -170,6 +174,7 @@ def key_history(
         tombstone_offset=tombstone.offset if tombstone else None,
         tombstone_goes_at_ms=tombstone.delete_horizon_ms if tombstone else None,
         fate=tuple(fate(view, hits, last, older, count, now_ms, hold)),
+        last_offset=last.offset if last else None,
     )
 
 

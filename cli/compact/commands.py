@@ -13,6 +13,8 @@ import typer
 
 from cli.base.access import with_access
 from cli.base.command_end import run
+from cli.compact.ledger_commands import app as ledger_app
+from cli.compact.options import DEFAULT_URL, AsJson, OptionalTarget, Url
 
 app = typer.Typer(
     name="compact",
@@ -20,24 +22,11 @@ app = typer.Typer(
     " unless there is a topic with that full name.",
     no_args_is_help=True,
 )
+app.add_typer(ledger_app)
 
 Target = Annotated[
     str, typer.Argument(metavar="TOPIC[-N]", help="A topic, or one partition of it.")
 ]
-OptionalTarget = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[TOPIC[-N]]", help="A topic or one partition of it. Without it: all topics."
-    ),
-]
-Url = Annotated[
-    str,
-    typer.Option(
-        "--url", envvar="KOMPAKT_URL", help="URL of the broker's HTTP listener (http.listener)."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-DEFAULT_URL = "http://127.0.0.1:9644"
 
 
 @app.command()

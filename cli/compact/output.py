@@ -251,7 +251,7 @@ def print_key(name: str, key: Json) -> None:
             [_key_row(record) for record in key["records"]],
             texts=LEFT_ALIGNED,
         )
-    for sentence in key["fate"]:
+    for sentence in (*key["fate"], *key.get("departures", ())):
         typer.echo(f"  {sentence}")
 
 

@@ -11,7 +11,7 @@ import typer
 from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed
 from cli.base.options import parse_pair
-from cli.compact.commands import DEFAULT_URL, AsJson, Url
+from cli.compact.options import DEFAULT_URL, AsJson, Url
 from pipeline.spark.job import SPARK, run_job
 from pipeline.spark.session_options import Conf, Master, SessionOptions
 

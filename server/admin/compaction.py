@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 
 from cleaner.explain.explain import explain, policy_remedy
 from cleaner.explain.situation import Explanation, pinning_transactions, situation_of
+from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import stable_end
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
+from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
 from server.admin.compaction_jobs import CompactionJobs, Job
 from server.admin.compaction_json import cancelled_json, guard_json, status_json
@@ -17,6 +21,8 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.admin.compaction_undo import undone_json
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
+from server.admin.ledger_verifications import LedgerVerifications
+from server.admin.ledgers import CleaningLedgers
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.near_names import hint
 from server.runtime.executors import Executor
@@ -39,7 +45,10 @@ class Compaction:
         "_administration",
         "_clock",
         "_guard",
+        "_ledger_reads",
         "jobs",
+        "ledger_verifications",
+        "ledgers",
         "leases",
         "pauses",
         "pool",
@@ -56,8 +65,15 @@ class Compaction:
         *,
         clock: Clock,
         administration: Executor,
+        ledgers: CleaningLedgers,
+        ledger_reads: Executor,
+        ledger_verifications: LedgerVerifications,
     ) -> None:
         # Constant after construction
+        self._ledger_reads = ledger_reads
+        self.ledgers = ledgers
+        """The certificates of passes."""
+        self.ledger_verifications = ledger_verifications
         self._clock = clock
         self._guard = guard
         self._administration = administration
@@ -73,6 +89,7 @@ class Compaction:
     async def stop(self) -> None:
         """Wait until all jobs and leases have ended. Call it after the pool has stopped."""
         await self.jobs.stop()
+        await self.ledger_verifications.stop()
         if self.leases is not None:
             await self.leases.stop()
 
@@ -158,8 +175,16 @@ class Compaction:
     def find_key(self, logs: list[PartitionLog], key: bytes) -> Job:
         """Start a job that finds all records of a key on disk."""
         return self.jobs.begin(
-            "find-key", logs, lambda log, on_start: self.pool.find_key(log, key, on_start=on_start)
+            "find-key", logs, lambda log, on_start: self._find_key(log, key, on_start)
         )
+
+    async def _find_key(
+        self, log: PartitionLog, key: bytes, on_start: Callable[[RunningPass], None]
+    ) -> KeyHistory:
+        """Search for a key, and ask the ledger when older records of it went."""
+        history = await self.pool.find_key(log, key, on_start=on_start)
+        gone = await self._ledger_reads.run(self.ledgers.departures, log, history)
+        return replace(history, departures=gone)
 
     def digest(self, logs: list[PartitionLog], end_offset: int | None) -> Job:
         """Start a job that computes a digest over the last record of each key.

@@ -199,6 +199,7 @@ def key_json(history: KeyHistory) -> Json:
         "tombstone_offset": history.tombstone_offset,
         "tombstone_goes_at_ms": history.tombstone_goes_at_ms,
         "fate": list(history.fate),
+        "departures": list(history.departures),
     }
 
 

@@ -20,6 +20,7 @@ ROOT = "/v1/compaction"
 PARTITION = ROOT + "/topics/{topic}/partitions/{partition}"
 WHERES = (ROOT + "/topics/{topic}", PARTITION)
 LEASE = PARTITION + "/lease"
+LEDGER = ROOT + "/ledger"
 FOLLOWERS = "/v1/metadata/followers"
 LINKS = "/v1/links"
 LINK = LINKS + "/{link}"
@@ -74,6 +75,11 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("GET", "/v1/status/ready"): OPEN,
     ("GET", ROOT): DESCRIBE,
     ("GET", ROOT + "/history"): DESCRIBE,
+    ("GET", LEDGER): DESCRIBE,
+    ("GET", LEDGER + "/head"): DESCRIBE,
+    ("POST", LEDGER + "/verify"): DESCRIBE,
+    ("GET", LEDGER + "/verify/{job}"): DESCRIBE,
+    ("DELETE", LEDGER + "/verify/{job}"): DESCRIBE,
     ("POST", ROOT + "/pause"): ALTER,
     ("POST", ROOT + "/resume"): ALTER,
     ("GET", ROOT + "/jobs/{job}"): DESCRIBE,

@@ -1,8 +1,8 @@
 """The ledgers of a broker's log directories: who opens, fills, reads and closes them.
 
-    log.cleaner.ledger.enable=true     passes append; a ledger that exists is opened soon after the start,
-                                       which settles the passes that a crash has ended
-                                 false   a ledger that exists gets an entry that says so
+log.cleaner.ledger.enable=true     passes append; a ledger that exists is opened soon after the start,
+                                   which settles the passes that a crash has ended
+                             false   a ledger that exists gets an entry that says so
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from cleaner.inspect.key_search import KeyHistory
+from cleaner.inspect.ledger_passes import (
+    PASSES_MAX,
+    LedgerPass,
+    departures,
+    passes_of,
+    wanted_bytes,
+)
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
 from storage.log.directory import LogDirectory
-from storage.log.ledger_files import ledger_numbers
+from storage.log.ledger_files import ledger_numbers, read_entries
+from storage.log.ledger_head import SignedHead, signed_head
+from storage.log.log import PartitionLog
 from storage.log.signing_key import open_signing_key
 from storage.threads import any_thread, loop_thread
 
@@ -26,7 +36,7 @@ _log = logging.getLogger("server.admin.ledgers")
 class CleaningLedgers:
     """One ledger for each log directory."""
 
-    __slots__ = ("_all", "_files", "_is_enabled")
+    __slots__ = ("_all", "_directories", "_files", "_is_enabled")
 
     def __init__(
         self,
@@ -39,6 +49,7 @@ class CleaningLedgers:
     ) -> None:
         # Constant after construction
         self._files = files
+        self._directories = tuple(directories)
         self._is_enabled = is_enabled
         self._all = {
             each.directory_id: CleaningLedger(
@@ -49,7 +60,7 @@ class CleaningLedgers:
                 now_ms=now_ms,
                 on_failure=each.disk_failed,
             )
-            for each in directories
+            for each in self._directories
         }
 
     @property
@@ -74,6 +85,57 @@ class CleaningLedgers:
                     ledger.open()
             except StorageError as error:
                 _log.error("%s: cannot open the ledger of passes: %s", ledger.directory, error)
+
+    @property
+    def paths(self) -> list[str]:
+        """The log directories that are in service."""
+        return [each.path for each in self._directories if each.offline_reason is None]
+
+    @any_thread
+    def passes(
+        self,
+        *,
+        topic: str | None = None,
+        topic_id: str | None = None,
+        partition: int | None = None,
+        limit: int = PASSES_MAX,
+    ) -> list[LedgerPass]:
+        """Returns the last passes that changed a log, oldest first. A worker thread: it reads all files.
+
+        Raises:
+            DiskError: a ledger cannot be read.
+        """
+        found: list[LedgerPass] = []
+        for path in self.paths:
+            entries = read_entries(self._files, path, wanted=wanted_bytes(topic, topic_id))
+            found += passes_of(
+                entries, topic=topic, topic_id=topic_id, partition=partition, limit=limit
+            )
+        return sorted(found, key=lambda each: each.at_ms)[-limit:]
+
+    @any_thread
+    def heads(self) -> list[SignedHead]:
+        """Returns the signed heads of all ledgers. A worker thread.
+
+        Raises:
+            DamagedFile, DiskError: a ledger or a key cannot be read.
+        """
+        heads = [signed_head(self._files, path) for path in self.paths]
+        return [each for each in heads if each is not None]
+
+    @any_thread
+    def departures(self, log: PartitionLog, history: KeyHistory) -> tuple[str, ...]:
+        """Returns sentences that say when older records of a key went. A worker thread.
+
+        Raises:
+            DiskError: a ledger cannot be read.
+        """
+        if history.last_offset is None and not history.is_gone:
+            return ()
+        passes = self.passes(topic_id=str(log.topic_id), partition=log.topic_partition.partition)
+        config = log.config
+        keeps_last_only = not config.strategy.has_versions and not config.history.keeps_more
+        return tuple(departures(passes, history.last_offset, keeps_last_only=keeps_last_only))
 
     def close(self) -> None:
         """Close the files. Call it after the last pass has ended."""

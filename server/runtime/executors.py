@@ -51,7 +51,7 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "checkpoints", "issuers", "loading", "lookups",
+        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledgers", "loading", "lookups",
         "removals", "scrapes", "upkeep", "validation", "verification",
     )  # fmt: skip
 
@@ -71,6 +71,8 @@ class Executors:
         """Derives keys from clients' passwords, and verifies tokens. CPU-bound."""
         self.issuers = Executor("issuers", threads=1)
         """Fetches the keys of token issuers, from files and over the network."""
+        self.ledgers = Executor("ledgers", threads=1)
+        """Reads the ledgers of cleaning passes, and verifies them."""
         self.loading = Executor("loading", threads=2)
         """Loads a coordinator's partition into memory."""
         self.checkpoints = Executor("checkpoints", threads=1)

@@ -35,7 +35,9 @@ class Chain:
         if head is None or entry.follows(head):
             return None
         if self._is_after_damage and entry.number > head.number + 1:
-            return None  # The damage was reported, and takes the hash that this entry names with it.
+            return (
+                None  # The damage was reported, and takes the hash that this entry names with it.
+            )
         if entry.number == head.number + 1:
             return f"entry {entry.number} names another entry {head.number} than the one before it"
         return f"entry {entry.number} comes after entry {head.number}: others were removed or exchanged"

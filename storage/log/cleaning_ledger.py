@@ -292,9 +292,13 @@ class CleaningLedger:
 
     def _begin_after_break(self, number: int, head: Head, problem: str) -> File:
         name = file_name(number)
-        _log.error("%s: the chain of certificates is broken in %s: %s", self._directory, name, problem)
+        _log.error(
+            "%s: the chain of certificates is broken in %s: %s", self._directory, name, problem
+        )
         self.breaks += 1
-        return self._begin(head, {"why": "the chain before it is broken", "broken": [name, problem]})
+        return self._begin(
+            head, {"why": "the chain before it is broken", "broken": [name, problem]}
+        )
 
     def _cut(self, file: File, sound_end: int) -> None:
         """Cut off a torn last line, and say so in the next one."""

@@ -52,8 +52,9 @@ def read_entries(
         DiskError: a file cannot be read.
     """
     numbers = ledger_numbers(fs, directory)
-    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
-        if following is not None and following <= since:
+    for at, number in enumerate(numbers):
+        is_over = at + 1 < len(numbers) and numbers[at + 1] <= since
+        if is_over:
             continue
         try:
             data = fs.read_bytes(ledger_path(directory, number))

@@ -57,7 +57,10 @@ def settled(fs: FileSystem, directory: str, groups: Sequence[Entry]) -> Members:
     by_outcome: dict[str, list[int]] = {SWAPPED: [], NOT_SWAPPED: [], UNKNOWN: []}
     for group in groups:
         by_outcome[outcome(listed, group.members)].append(group.number)
-    return {**{name: first[name] for name in ("pass", "topic", "topic_id", "partition")}, **by_outcome}
+    return {
+        **{name: first[name] for name in ("pass", "topic", "topic_id", "partition")},
+        **by_outcome,
+    }
 
 
 def _listed(fs: FileSystem, directory: str, group: Members) -> Names:

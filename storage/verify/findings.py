@@ -58,6 +58,8 @@ class Check(enum.Enum):
     """A checkpoint is sound, and gives a load the state that the log gives it."""
     KEYS = "keys"
     """A cleaned section holds each key at most once."""
+    LEDGER = "ledger"
+    """The chain of certificates is whole, and segments have the digests in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from cleaner.passes.certificate import PassCertificates
 from cleaner.passes.clean import clean
@@ -12,9 +12,12 @@ from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.formats.content_digest import XXH3
 from storage.formats.ledger_entry import Entry
+from storage.formats.meta_properties import MetaProperties
 from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
 from storage.log.ledger_files import read_entries
-from tests.harness.compacted_log import START_MS, CompactedLog, identity, meter_of
+from storage.log.ledger_head import SignedHead
+from storage.verify.ledger import LedgerReport, LedgerVerification, cleaned_segments
+from tests.harness.compacted_log import START_MS, CompactedLog, identity, meter_of, never_stop
 
 OWNER = LedgerOwner(cluster_id="cluster", directory_id="directory", public_key="ab" * 32)
 
@@ -52,6 +55,7 @@ def clean_certified(
     *,
     pass_id: str = "p",
     digest_kind: str = XXH3,
+    stop: Callable[[float], bool] = never_stop,
 ) -> PassReport:
     """Clean a log, with certificates."""
     plan = plan or log.plan()
@@ -62,7 +66,31 @@ def clean_certified(
         log.log.cleaning,
         plan,
         log.settings,
-        meter=meter_of(log.log, plan.view.generation),
+        meter=meter_of(log.log, plan.view.generation, stop),
         monotonic=lambda: log.now_ms / 1000,
         certificates=certificates,
     )
+
+
+class CertifiedLog(CompactedLog):
+    """A log whose passes leave certificates in the ledger of `data`."""
+
+    passes = 0
+
+    def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
+        type(self).passes += 1
+        return clean_certified(
+            self, ledger_on(self.fs), plan, pass_id=str(type(self).passes), stop=stop
+        )
+
+
+def label(fs: FileSystem) -> None:
+    """Make `data` a log directory."""
+    meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=OWNER.directory_id)
+    fs.replace_durably("data/meta.properties", meta.encode())
+
+
+def verified(fs: FileSystem, anchors: Sequence[SignedHead] = ()) -> LedgerReport:
+    """Verify the ledger of `data` with the log of a `CompactedLog`."""
+    on_disk = cleaned_segments(fs, (identity(),))
+    return LedgerVerification(fs, "data", on_disk, anchors=anchors).run()

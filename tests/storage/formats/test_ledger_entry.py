@@ -79,7 +79,9 @@ def test_a_chain_is_read_as_it_was_written(each: list[dict[str, object]]) -> Non
 
 @given(st.lists(MEMBERS, min_size=1, max_size=5), st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_change_of_any_byte_is_noticed(each: list[dict[str, object]], data: st.DataObject) -> None:
+def test_a_change_of_any_byte_is_noticed(
+    each: list[dict[str, object]], data: st.DataObject
+) -> None:
     whole = b"".join(chain_of(each))
     at = data.draw(st.integers(0, len(whole) - 1))
     other = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[at]))
