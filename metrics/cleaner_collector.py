@@ -79,6 +79,7 @@ def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Fa
     yield gauge(cleaner_names.CLEANER_THREADS, [((), cleaner.threads)])
     yield gauge(cleaner_names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])
     yield gauge(cleaner_names.STALLED_TASKS, [((), broker.stalled_cleaner_tasks)])
+    yield gauge(cleaner_names.LEDGER_BREAKS, [((), broker.cleaner_ledger_breaks)])
     yield counter(cleaner_names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
     since = cleaner.seconds_since_picked
     if since is not None:

@@ -219,6 +219,10 @@ STALLED_TASKS = Metric.gauge(
     "kompakt_cleaner_stalled_tasks",
     "Cleaning passes and other tasks of the cleaner without progress for log.cleaner.stalled.ms.",
 )
+LEDGER_BREAKS = Metric.gauge(
+    "kompakt_cleaner_ledger_breaks",
+    "Broken chains of certificates that this run has found when it opened the ledgers of passes.",
+)
 UNCLEANABLE_PARTITIONS = Metric.gauge(
     "kafka_log_logcleanermanager_uncleanable_partitions_count",
     "Partitions in quarantine, by log directory.",

@@ -241,6 +241,7 @@ class BrokerFacts:
     recovery: RecoveryFacts
     dead_cleaner_workers: int = 0
     stalled_cleaner_tasks: int = 0
+    cleaner_ledger_breaks: int = 0
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By coordinator's topic and state (loading, active, failed), the number of partitions."""
     slots_invalidated: int = 0

@@ -347,6 +347,12 @@ class Broker:
         """Number of passes and other tasks of the cleaner that make no progress."""
         return 0 if self._cleaning is None else self._cleaning.stalled_tasks
 
+    @property
+    @any_thread
+    def cleaner_ledger_breaks(self) -> int:
+        """Broken chains of certificates that this run has found."""
+        return 0 if self._cleaning is None else self._cleaning.ledger_breaks
+
     async def start(self) -> None:
         """Recover the logs and serve clients; returns when every listener is open.
 

@@ -21,6 +21,7 @@ from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
 from server.durability.space_watch import SpaceWatch
 from server.runtime.background import Background
+from server.runtime.executors import Executor
 from storage.threads import any_thread, loop_thread
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class BrokerCleaner:
         "_latency_watch",
         "_pool",
         "_space_watch",
+        "_upkeep",
         "compaction",
         "ledgers",
     )
@@ -50,6 +52,7 @@ class BrokerCleaner:
         config = broker.configs.config
         token = _remote_token(broker)
         self._counts = broker.cleaner_counts
+        self._upkeep: Executor = broker.executors.upkeep
         self.ledgers = CleaningLedgers(
             broker.files,
             broker.directories,
@@ -130,6 +133,12 @@ class BrokerCleaner:
         """Number of tasks that make no progress."""
         return self._pool.stalled_tasks
 
+    @property
+    @any_thread
+    def ledger_breaks(self) -> int:
+        """How many broken chains of certificates were found."""
+        return self.ledgers.breaks
+
     def configure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties."""
         self._pool.configure(config.cleaner_settings())
@@ -146,7 +155,7 @@ class BrokerCleaner:
         """Stop the passes, then wait until all jobs and leases have ended."""
         for part in (self._latency_watch, self._space_watch, self._pool, self.compaction):
             await part.stop()
-        self.ledgers.close()
+        await self._upkeep.run(self.ledgers.close)
 
 
 def _pool(broker: Broker, background: Background, ledgers: CleaningLedgers) -> CleanerPool:

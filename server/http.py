@@ -199,6 +199,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         recovery=broker.recovery,
         dead_cleaner_workers=broker.dead_cleaner_workers,
         stalled_cleaner_tasks=broker.stalled_cleaner_tasks,
+        cleaner_ledger_breaks=broker.cleaner_ledger_breaks,
         coordinator_partitions=_coordinator_partitions(broker),
         slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),

@@ -22,6 +22,7 @@ from cli.dump.section import Row, Section
 from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, MANIFEST, join, topic_id_text
+from storage.formats.ledger_entry import Line, lines_of
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import decode
 from storage.log.pass_history import decode_line
@@ -196,10 +197,36 @@ def _text(fs: FileSystem, path: str) -> Section:
     return Section(kind=Kind.TEXT.value, path=path, rows=iter([{"line": line} for line in lines]))
 
 
-def _hash_key(fs: FileSystem, path: str) -> Section:
+def _ledger(fs: FileSystem, path: str) -> Section:
+    """Returns the entries of a ledger's file; damaged ones by their position."""
     return Section(
-        kind=Kind.HASH_KEY.value, path=path, facts={"size": fs.size(path), "shown": "never"}
+        kind=Kind.LEDGER.value,
+        path=path,
+        rows=(_ledger_row(line) for line in lines_of(fs.read_bytes(path))),
+        times=frozenset({"at_ms"}),
     )
+
+
+def _ledger_row(line: Line) -> Row:
+    entry = line.entry
+    if entry is None:
+        return {"position": line.position, "kind": "not an entry", "bytes": line.size}
+    place = {"position": line.position, "number": entry.number, "at_ms": entry.at_ms}
+    names = ("pass", "topic", "partition", "result", "why")
+    facts = {name: entry.members[name] for name in names if name in entry.members}
+    return {**place, "kind": entry.kind, **facts, "hash": entry.hash}
+
+
+def _hash_key(fs: FileSystem, path: str) -> Section:
+    return _secret(Kind.HASH_KEY, fs, path)
+
+
+def _signing_key(fs: FileSystem, path: str) -> Section:
+    return _secret(Kind.SIGNING_KEY, fs, path)
+
+
+def _secret(kind: Kind, fs: FileSystem, path: str) -> Section:
+    return Section(kind=kind.value, path=path, facts={"size": fs.size(path), "shown": "never"})
 
 
 _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
@@ -218,6 +245,8 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.COMPACTION_HISTORY: _compaction_history,
     Kind.TEXT: _text,
     Kind.HASH_KEY: _hash_key,
+    Kind.LEDGER: _ledger,
+    Kind.SIGNING_KEY: _signing_key,
 }
 
 

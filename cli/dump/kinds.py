@@ -23,12 +23,13 @@ from storage.files.paths import (
     META_PROPERTIES,
     OFFSET_INDEX,
     RESERVE,
+    SIGNING_KEY,
     START_COUNTER,
     SYNC_FAILED,
     TIME_INDEX,
     UNDO,
 )
-from storage.formats import coordinator_checkpoint, key_sidecar, manifest
+from storage.formats import coordinator_checkpoint, key_sidecar, ledger_entry, manifest
 from storage.state import aborted_transactions, producer_state
 from storage.undo import undo_file
 
@@ -55,8 +56,11 @@ class Kind(enum.Enum):
     COORDINATOR_CHECKPOINT = "coordinator checkpoint"
     COMPACTION_HISTORY = "compaction history"
     TEXT = "text"
+    LEDGER = "ledger"
     HASH_KEY = "hash key"
     """The secret of the cleaner's key hashes. Its contents are never printed."""
+    SIGNING_KEY = "signing key"
+    """The key that signs the heads of the ledger. Its contents are never printed."""
 
 
 BY_NAME = {
@@ -70,6 +74,7 @@ BY_NAME = {
     RESERVE: Kind.TEXT,
     LOCK: Kind.TEXT,
     HASH_KEY: Kind.HASH_KEY,
+    SIGNING_KEY: Kind.SIGNING_KEY,
     COMPACTION_HISTORY: Kind.COMPACTION_HISTORY,
     COMPACTION_HISTORY_OLD: Kind.COMPACTION_HISTORY,
 }
@@ -77,6 +82,7 @@ BY_SUFFIX = {
     OFFSET_INDEX: Kind.OFFSET_INDEX,
     TIME_INDEX: Kind.TIME_INDEX,
     KEYS: Kind.KEY_SIDECAR,
+    ledger_entry.SUFFIX: Kind.LEDGER,
 }
 BY_MAGIC = {
     manifest.MAGIC: Kind.MANIFEST,

@@ -20,7 +20,7 @@ from server.runtime.tasks import spawn
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.log.ledger_head import SignedHead
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 from storage.verify.ledger import (
     LedgerReport,
     LedgerVerification,
@@ -143,6 +143,7 @@ class LedgerVerifications:
         finally:
             job.progress.end()
 
+    @any_thread
     def _verify(self, job: LedgerJob) -> None:
         """Verify ledger after ledger, in a worker thread."""
         if job.stop.is_set():
@@ -169,6 +170,7 @@ class LedgerVerifications:
             )
             job.reports.append(verification.run())
 
+    @any_thread
     def _read(self, job: LedgerJob, count: int) -> None:
         job.progress.read(count)
         self._throttle.read(count, sleep=job.stop.wait)

@@ -87,6 +87,7 @@ class CleaningLedgers:
                 _log.error("%s: cannot open the ledger of passes: %s", ledger.directory, error)
 
     @property
+    @any_thread
     def paths(self) -> list[str]:
         """The log directories that are in service."""
         return [each.path for each in self._directories if each.offline_reason is None]
@@ -137,8 +138,9 @@ class CleaningLedgers:
         keeps_last_only = not config.strategy.has_versions and not config.history.keeps_more
         return tuple(departures(passes, history.last_offset, keeps_last_only=keeps_last_only))
 
+    @any_thread
     def close(self) -> None:
-        """Close the files. Call it after the last pass has ended."""
+        """Close the files. Call it after the last pass has ended. A worker thread."""
         for ledger in self._all.values():
             ledger.close()
 

@@ -27,7 +27,9 @@ from server.metadata.old_files import State
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.formats.key_sidecar import sealed
 from storage.log.log import PartitionLog
+from storage.formats.ledger_entry import NO_HEAD, encode_entry
 from storage.log.pass_history import HEADER, encode_line
+from storage.log.signing_key import open_signing_key
 from tests.harness.old_metadata import write_old_log, write_old_snapshot
 from tests.harness.served_broker import NOW_MS, serving_broker
 from tests.harness.verification import findings_in
@@ -378,6 +380,23 @@ def test_the_hash_key_is_never_shown(stopped: Path, capsys: pytest.CaptureFixtur
     assert "never" in printed
     assert secret.hex() not in printed
     assert repr(secret)[2:-1] not in printed
+
+
+def test_a_ledger_is_printed_and_its_key_never(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "00000000000000000000.ledger"
+    line, _ = encode_entry(NO_HEAD, 1_700_000_000_000, "pass", {"pass": "p", "topic": "orders"})
+    path.write_bytes(line + b"torn")
+    open_signing_key(LocalFileSystem(), str(tmp_path))
+
+    _, entry, torn = dump_json(capsys, path)
+    shown = dump(capsys, tmp_path / "signing.key")
+
+    assert (entry["number"], entry["kind"], entry["topic"]) == (0, "pass", "orders")
+    assert (torn["kind"], torn["bytes"]) == ("not an entry", 4)
+    assert "never" in shown
+    assert "PRIVATE" not in shown
 
 
 def test_a_data_directory_lists_its_logs_and_a_partition_its_files(
