@@ -167,8 +167,8 @@ def departures(
         return
     if last_offset is None:
         yield (
-            f"if it had records, they went with {_span(dropping)}: the ledger stores no keys, so it cannot"
-            " say more"
+            f"if it had records, they went with {_span(dropping)}: the ledger stores no keys, so it"
+            " cannot say more"
         )
         return
     before = [each for each in dropping if _has_dropped_below(each, last_offset)]
@@ -179,8 +179,8 @@ def departures(
         return
     earlier = before[: _index(before, first)]
     sentence = (
-        f"older records of it were gone at the latest with pass {first.pass_id}, {_when(first)}, the first"
-        f" one that reached offset {last_offset}"
+        f"older records of it were gone at the latest with pass {first.pass_id}, {_when(first)}, the"
+        f" first one that reached offset {last_offset}"
     )
     yield sentence + (f"; some may have gone before, with {_span(earlier)}" if earlier else "")
 

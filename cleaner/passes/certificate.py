@@ -1,7 +1,7 @@
-"""The certificates of a pass: what it replaced by what, and by which rules, for the log directory's ledger.
+"""The certificates of a pass: what it replaced by what, and by which rules, for its directory's ledger.
 
-    group entry      durable before the group's swap: sources, outputs with their digests, verdicts, and the
-                     digest of what must remain, by which the output was verified
+    group entry      durable before the group's swap: sources, outputs with their digests, verdicts, and
+                     the digest of what must remain, by which the output was verified
     pass entry       the end: which of these groups were swapped
 
 A pass that swaps nothing leaves no entry: nothing has changed. If a swap fails so that nobody knows

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from types import MappingProxyType
 from typing import TypeVar
 
 from cleaner.inspect.dry_run import DryRun
@@ -37,7 +36,7 @@ from cleaner.passes.certificate import Ledger
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
-from cleaner.pool.runner import CANCELLED, Runner, RunningPass
+from cleaner.pool.runner import CANCELLED, NO_LEDGERS, Runner, RunningPass
 from cleaner.pool.status import PoolStatus, RunningStatus, Task
 from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
@@ -58,8 +57,6 @@ from storage.threads import any_thread, loop_thread
 
 T = TypeVar("T")
 Plan = TypeVar("Plan")
-
-NO_LEDGERS: Mapping[str, Ledger] = MappingProxyType({})
 
 
 class LogBusy(Exception):

@@ -52,6 +52,8 @@ T = TypeVar("T")
 READ_TRIES = 5
 """How many times a task that only reads is tried if a pass or retention removes segments meanwhile."""
 
+NO_LEDGERS: Mapping[str, Ledger] = MappingProxyType({})
+
 BROKER_STOPS = "the broker is stopping"
 CANCELLED = "it was cancelled"
 
@@ -159,8 +161,8 @@ class Runner:
     """Owns the pool's threads and the tasks that run in them."""
 
     __slots__ = (
-        "_clock", "_executor", "_ledgers", "_list_executor", "_probe", "_running", "_search_executor", "_searches",
-        "_topic_budgets", "is_stopping", "settings", "slots", "throttle",
+        "_clock", "_executor", "_ledgers", "_list_executor", "_probe", "_running", "_search_executor",
+        "_searches", "_topic_budgets", "is_stopping", "settings", "slots", "throttle",
     )  # fmt: skip
 
     def __init__(
@@ -169,7 +171,7 @@ class Runner:
         *,
         clock: Clock,
         probe: CleanerProbe,
-        ledgers: Mapping[str, Ledger],
+        ledgers: Mapping[str, Ledger] = NO_LEDGERS,
     ) -> None:
         """`ledgers` get the certificates of passes, by the ids of the log directories."""
         # Constant after construction.

@@ -58,7 +58,10 @@ def at(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show the passes that rewrote the segment of an offset: with one of them the record went, or stayed."""
+    """Show the passes that rewrote the segment of an offset.
+
+    If the record is gone, it went with one of them.
+    """
     from cli.compact.ledger import show_passes
 
     run(lambda: show_passes(url, data_dir, target, limit=limit, offset=offset, as_json=as_json))

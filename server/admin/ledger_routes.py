@@ -1,7 +1,8 @@
 """The HTTP routes of the ledgers of cleaning passes (docs/design/ledger.md).
 
-GET    /v1/compaction/ledger?topic=&partition=&offset=&limit=   the last passes that changed a log, oldest
-                                         first; with an offset, those whose groups covered it
+GET    /v1/compaction/ledger?topic=&partition=&offset=&limit=
+                                         the last passes that changed a log, oldest first; with an
+                                         offset, those whose groups covered it
 GET    /v1/compaction/ledger/head        the signed head of each log directory's ledger
 POST   /v1/compaction/ledger/verify      202 and a job that verifies all ledgers; the body may be what
                                          `head` answered earlier: then the chains must still have that

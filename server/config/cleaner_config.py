@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import IoRates
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
-from storage.formats.content_digest import DIGEST_KINDS, XXH3
 from storage.formats.config_property import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LONG, STRING, prop
+from storage.formats.content_digest import DIGEST_KINDS, XXH3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +193,8 @@ class CleanerConfig:
         default=XXH3,
         choices=DIGEST_KINDS,
         doc="How certificates digest the segments that a pass has written. xxh3 takes no time that can"
-        " be measured and finds every accident; sha256 takes one to two seconds for each GiB written, and"
-        " nobody can make other bytes that it fits. Specific to Kompakt.",
+        " be measured and finds every accident; sha256 takes one to three seconds for each GiB"
+        " written, and nobody can make other bytes that it fits. Specific to Kompakt.",
     )
     log_cleaner_ledger_bytes_max: int = prop(
         "log.cleaner.ledger.bytes.max",

@@ -51,8 +51,8 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledgers", "loading", "lookups",
-        "removals", "scrapes", "upkeep", "validation", "verification",
+        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledgers", "loading",
+        "lookups", "removals", "scrapes", "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The digest of a file's bytes, as a text that says how it was made: `xxh3:<32 digits>`, `sha256:<64 digits>`.
+"""The digest of a file's bytes, as a text that says how it was made: `xxh3:<32 hexadecimal digits>`.
 
 xxh3      XXH3-128, about 20 GB/s a core: finds every damage by accident. Whoever can write to the disk
           can make another file with the same digest.

@@ -80,8 +80,8 @@ class CleaningLedger:
     """Appends to the ledger of one log directory. Calls wait for the disk."""
 
     __slots__ = (
-        "_bytes_max", "_directory", "_file", "_fs", "_head", "_is_closed", "_lock", "_now_ms", "_on_failure",
-        "_open_passes", "_owner_of", "breaks", "failure",
+        "_bytes_max", "_directory", "_file", "_fs", "_head", "_is_closed", "_lock", "_now_ms",
+        "_on_failure", "_open_passes", "_owner_of", "breaks", "failure",
     )  # fmt: skip
 
     def __init__(

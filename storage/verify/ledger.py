@@ -1,4 +1,4 @@
-"""Verifies a log directory's ledger of passes against itself, against the segments, and against an anchor.
+"""Verifies a log directory's ledger of passes against itself, the segments, and anchors.
 
     the chain       each entry has the hash of its bytes, and names the hash of the one before it
     the segments    each one that the cleaner wrote has a certificate, and its bytes have that digest
@@ -310,8 +310,8 @@ class LedgerVerification:
         is_whole = first.number == 0 and first.previous == NO_HASH
         if not is_whole and (first.number - 1, first.previous) not in self._removed:
             text = (
-                f"the entries before {first.number} are missing, and no entry says that they were removed"
-                " because of log.cleaner.ledger.bytes.max"
+                f"the entries before {first.number} are missing, and no entry says that they were"
+                " removed because of log.cleaner.ledger.bytes.max"
             )
             self._error(first.number, text, 0)
 
@@ -356,8 +356,8 @@ class LedgerVerification:
             self._report.recomputed_bytes += found.row.size
         else:
             text = (
-                f"its digest is {digest}, entry {certificate.number} says {certificate.digest}: its bytes"
-                " are not those that the pass wrote"
+                f"its digest is {digest}, entry {certificate.number} says {certificate.digest}:"
+                " its bytes are not those that the pass wrote"
             )
             self._findings.error(Check.LEDGER, path, text)
 
@@ -374,7 +374,7 @@ class LedgerVerification:
         return str(digest)
 
     def _file_of(self, found: CleanedOnDisk) -> str:
-        """Returns the path of a segment, which keeps its staged name if a crash prevented the last step."""
+        """Returns the path of a segment: its staged name if a crash prevented the last step."""
         row, directory = found.row, found.identity.directory
         path = join(directory, segment_file(row.base_offset, row.file_version, LOG))
         staged = join(directory, segment_file(row.base_offset, row.file_version, LOG, cleaned=True))
@@ -399,8 +399,8 @@ class LedgerVerification:
             return f"entry {anchor.number} of the anchor was removed: it proves nothing any more"
         if not self._anchored[anchor.number]:
             return (
-                f"the anchor names entry {anchor.number}, the ledger ends with {self._report.head.number}:"
-                " entries are missing"
+                f"the anchor names entry {anchor.number}, the ledger ends with"
+                f" {self._report.head.number}: entries are missing"
             )
         if self._anchored[anchor.number] != anchor.hash:
             return f"entry {anchor.number} has another hash than in the anchor: the chain was rewritten"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.certificate import NO_CERTIFICATES, PassCertificates
 from cleaner.passes.mark import Marked
 from cleaner.remote.commit import commit
 from cleaner.remote.execute import RemotePass, SegmentKeys, is_one_task, result_of
@@ -137,6 +138,7 @@ class RemotelyCleaned(CompactedLog):
         result: RemoteResult,
         *,
         stop: Callable[[float], bool] = never_stop,
+        certificates: PassCertificates = NO_CERTIFICATES,
     ) -> PassReport:
         """Commit a result like the broker."""
         return commit(
@@ -147,4 +149,5 @@ class RemotelyCleaned(CompactedLog):
             replace(self.settings, keeps_key_sidecars=self.sidecars is not SidecarMode.OFF),
             meter=meter_of(self.log, plan.view.generation, stop),
             monotonic=lambda: self.now_ms / 1000,
+            certificates=certificates,
         )

@@ -1,4 +1,4 @@
-"""The ledger of a running broker, as an operator sees it: `kompakt compact ledger`, and `explain --key`."""
+"""The ledger of a running broker, as an operator sees it: `compact ledger`, and `explain --key`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ class Operator:
         assert code == 0, text
         answer: Json = json.loads(text)
         return answer
+
+
+def damage(segment: Path) -> None:
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
 
 
 async def clean(broker: SteeredBroker) -> Json:
@@ -96,7 +100,7 @@ async def test_an_operator_follows_passes_in_the_ledger(
         "heads"
     ]
 
-    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
+    damage(segment)
     code, text = await offline.type("ledger", "verify")
     assert code == 1
     assert "NOT SOUND" in text

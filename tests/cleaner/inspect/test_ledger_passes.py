@@ -33,7 +33,12 @@ def group(
 
 
 def end(
-    number: int, pass_id: str, offsets: tuple[int, int], *, swapped: list[int], topic: str = "orders"
+    number: int,
+    pass_id: str,
+    offsets: tuple[int, int],
+    *,
+    swapped: list[int],
+    topic: str = "orders",
 ) -> Entry:
     members = {
         "pass": pass_id,

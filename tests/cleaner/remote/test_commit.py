@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cleaner.pacing.meter import CleaningAborted
+from cleaner.passes.certificate import PassCertificates
 from cleaner.passes.mark import Marked
 from cleaner.remote.commit import ResultRefused
 from cleaner.remote.execute import LeaseGone
@@ -23,6 +24,7 @@ from storage.files.errors import SwapRefused
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import KEYS, segment_file
 from tests.harness.compacted_log import CONFIG, identity
+from tests.harness.ledgers import entries_of, kinds, label, ledger_on, verified
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.remote_cleaning import (
     Executor,
@@ -94,6 +96,21 @@ def test_a_result_is_committed_and_its_sidecars_say_what_the_segments_hold() -> 
     assert not lies_in(scene.log.fs, identity())
     kept = [name for name in scene.log.files() if name.endswith(KEYS)]
     assert len(kept) == len(scene.log.log.segments) - 1
+
+
+def test_a_committed_result_has_its_certificates() -> None:
+    scene = Scene()
+    label(scene.log.fs)
+    certificates = PassCertificates(ledger_on(scene.log.fs), identity(), scene.plan, pass_id="p")
+
+    report = scene.log.commit(scene.plan, scene.result, certificates=certificates)
+
+    entries = entries_of(scene.log.fs)
+    count = len(scene.result.groups)
+    assert kinds(entries) == ["begin", *["group"] * count, "pass"]
+    assert report.pass_id == "p"
+    assert verified(scene.log.fs).is_sound
+    assert verified(scene.log.fs).recomputed == len(scene.log.log.segments) - 1
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from server.metadata.machine import Operation
 from server.metadata.old_files import State
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.formats.key_sidecar import sealed
-from storage.log.log import PartitionLog
 from storage.formats.ledger_entry import NO_HEAD, encode_entry
+from storage.log.log import PartitionLog
 from storage.log.pass_history import HEADER, encode_line
 from storage.log.signing_key import open_signing_key
 from tests.harness.old_metadata import write_old_log, write_old_snapshot

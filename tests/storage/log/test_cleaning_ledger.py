@@ -39,10 +39,11 @@ def group(pass_id: str = "p") -> dict[str, object]:
 def problems(fs: MemoryFileSystem) -> list[str]:
     """What is wrong with the chain over all files."""
     chain = Chain(None)
-    found = []
-    for number in ledger_numbers(fs, "data"):
-        for line in lines_of(fs.read_bytes(ledger_path("data", number))):
-            found.append(chain.take(line))
+    found = [
+        chain.take(line)
+        for number in ledger_numbers(fs, "data")
+        for line in lines_of(fs.read_bytes(ledger_path("data", number)))
+    ]
     return [problem for problem in found if problem is not None]
 
 
