@@ -46,17 +46,21 @@ def scan_segment(
     *,
     chunk_bytes: int,
     meter: PassMeter,
+    start: int = 0,
 ) -> Iterator[A]:
     """Call `step` for each chunk of a segment and its position, and yield the results.
+
+    Args:
+        start: the position of the batch with which it begins.
 
     Raises:
         CorruptBatch: the segment ends inside a batch or before its size.
         CleaningAborted: see `PassMeter`; checked for each chunk.
         StorageError: reading failed.
     """
-    position, end = 0, segment.row.size
+    position, end = start, segment.row.size
     wanted = chunk_bytes
-    counted = 0
+    counted = start
     while position < end:
         chunk = read_exactly(segment, position, min(wanted, end - position))
         meter.read(max(position + len(chunk) - counted, 0))

@@ -213,6 +213,26 @@ class ReadStep:
     needed_bytes: int
 
 
+class Expired(NamedTuple):
+    """An expired value that `ExpiredKeys` has collected."""
+
+    key: bytes
+    offset: int
+    version: int
+    """0 where records have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstones:
+    """Tombstones of expired values, ready for a batch."""
+
+    records: bytes
+    """Encoded, uncompressed, with the offset deltas 0, 1, 2, ..."""
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFound:
     """The content of a group's output; the fields are those of `GroupAccount`."""

@@ -173,29 +173,36 @@ def build_batch(
 
 
 def build_batch_around(
-    encoded: bytearray,
+    encoded: Buffer,
     *,
     record_count: int,
     timestamp: int,
+    max_timestamp: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     producer_id: int = -1,
     producer_epoch: int = -1,
     is_transactional: bool = False,
 ) -> bytearray:
-    """Build a batch from records that `write_record` has written one by one, with offsets from 0.
+    """Build a batch from encoded records with offsets from 0, such as `write_record` writes.
 
     Args:
         encoded: the records, uncompressed.
-        timestamp: the timestamp of every record, and the base of their deltas.
+        timestamp: the base of the deltas of their timestamps.
+        max_timestamp: their largest timestamp; by default all of them have `timestamp`.
     """
+    is_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+    attributes = (TRANSACTIONAL if is_transactional else 0) | (
+        LOG_APPEND_TIME if is_append_time else 0
+    )
     header = BatchHeader(
         size_bytes=HEADER_BYTES + len(encoded),
         base_offset=Offset(0),
         last_offset=Offset(record_count - 1),
         leader_epoch=Epoch(-1),
         crc=0,
-        attributes=TRANSACTIONAL if is_transactional else 0,
+        attributes=attributes,
         base_timestamp=timestamp,
-        max_timestamp=timestamp,
+        max_timestamp=timestamp if max_timestamp is None else max_timestamp,
         producer_id=ProducerId(producer_id),
         producer_epoch=Epoch(producer_epoch),
         base_sequence=-1,

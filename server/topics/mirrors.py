@@ -20,6 +20,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import TopicRefused
 from storage.formats.compaction_history import HISTORY_PROPERTIES
 from storage.formats.compaction_strategy import STRATEGY_PROPERTIES
+from storage.formats.compaction_ttl import TTL_PROPERTIES
 from storage.formats.log_config import LogConfig
 
 LINK = "mirror.link"
@@ -34,6 +35,7 @@ ALTERS_DATA = frozenset(
         "cleanup.policy",
         *STRATEGY_PROPERTIES,
         *HISTORY_PROPERTIES,
+        *TTL_PROPERTIES,
         "compression.type",
         "message.timestamp.type",
         "retention.bytes",

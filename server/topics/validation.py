@@ -16,6 +16,7 @@ from server.topics.names import collision_key, fault_of_name
 from server.topics.topic import DEFAULT, INTERNAL_TOPICS, Topic, TopicDefaults, TopicRefused
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
+from storage.formats.compaction_ttl import NO_TTL, TTL, TTL_HEADER
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 
@@ -90,13 +91,16 @@ def check_creation(
 
 def fault_of_kept_records(name: str, config: LogConfig) -> TopicRefused | None:
     """Returns why a topic cannot keep the records that its configuration says; None if it can."""
-    keeps_others = config.strategy.has_versions or config.history.keeps_more
+    keeps_others = (
+        config.strategy.has_versions or config.history.keeps_more or config.ttl.is_set
+    )
     if name not in INTERNAL_TOPICS or not keeps_others:
         return None
     return TopicRefused(
         error_code=ErrorCode.INVALID_CONFIG,
         message=f"{name} is an internal topic: its coordinator reads the last record of each key."
-        f" {STRATEGY} must be offset, {VERSIONS} 1 and {THINNING} empty.",
+        f" {STRATEGY} must be offset, {VERSIONS} 1, {THINNING} empty, {TTL} {NO_TTL} and {TTL_HEADER}"
+        " empty.",
     )
 
 

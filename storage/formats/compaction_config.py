@@ -22,6 +22,7 @@ from storage.formats.compaction_strategy import (
     strategy_of,
     with_timestamps,
 )
+from storage.formats.compaction_ttl import NO_TTL, TTL, TTL_HEADER, CompactionTtl
 from storage.formats.compaction_window import Windows, parse_windows
 from storage.formats.config_property import (
     DAY_MS,
@@ -40,6 +41,9 @@ from storage.formats.config_property import (
 
 STRATEGY_HEADER_BYTES_MAX = 254
 """A key sidecar has that much space for the name."""
+
+TTL_HEADER_BYTES_MAX = 254
+"""As for the other header; longer names would only cost each record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +183,27 @@ class CompactionConfig:
         " for internal topics. Specific to Kompakt.",
     )
 
+    compaction_ttl_ms: int = prop(
+        TTL,
+        LONG,
+        default=NO_TTL,
+        at_least=NO_TTL,
+        unit="ms",
+        doc="How long after its timestamp a key's last value expires; -1: never. The broker then appends a"
+        " tombstone for the key, and cleaning drops the value. A record may set its own time"
+        " (compaction.ttl.header). Only where cleanup.policy has compact; not for internal topics."
+        " Specific to Kompakt.",
+    )
+    compaction_ttl_header: str = prop(
+        TTL_HEADER,
+        STRING,
+        default="",
+        doc="The name of the header in which a record sets how long after its timestamp it expires, in"
+        " milliseconds: ASCII digits. It goes before compaction.ttl.ms; a value that is no such number"
+        " counts as absent, and is reported. Empty: records set none. Not for internal topics. Specific"
+        " to Kompakt.",
+    )
+
     compaction_compression_type: str = prop(
         "compaction.compression.type",
         STRING,
@@ -263,6 +288,11 @@ class CompactionConfig:
         return history_from(self.compaction_versions, self.compaction_thinning)
 
     @property
+    def ttl(self) -> CompactionTtl:
+        """After which time values expire; `LogConfig.expires_values` says whether they do at all."""
+        return CompactionTtl(self.compaction_ttl_ms, self.compaction_ttl_header)
+
+    @property
     def strategy(self) -> CompactionStrategy:
         """How the records of a key are ranked, and what key sidecars have for that and for thinning."""
         strategy = strategy_of(self.compaction_strategy, self.compaction_strategy_header)
@@ -289,6 +319,7 @@ class CompactionConfig:
                 )
         self._check_strategy()
         self._check_history()
+        self._check_ttl()
         try:
             parse_windows(self.compaction_window)
         except ValueError as error:
@@ -308,6 +339,19 @@ class CompactionConfig:
             raise ConfigError(
                 f"Invalid value {name[:100]!r} for configuration compaction.strategy.header:"
                 f" must have at most {STRATEGY_HEADER_BYTES_MAX} bytes"
+            )
+
+    def _check_ttl(self) -> None:
+        name = self.compaction_ttl_header
+        if len(name.encode()) > TTL_HEADER_BYTES_MAX:
+            raise ConfigError(
+                f"Invalid value {name[:100]!r} for configuration {TTL_HEADER}: must have at most"
+                f" {TTL_HEADER_BYTES_MAX} bytes"
+            )
+        if name and name == self.strategy.header:
+            raise ConfigError(
+                f"{TTL_HEADER} and {STRATEGY_HEADER} are both {name[:100]}: one header cannot hold a"
+                " record's version and its time to live"
             )
 
     def _check_history(self) -> None:

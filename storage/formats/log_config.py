@@ -308,6 +308,13 @@ class LogConfig(UnusedLogConfig, CompactionConfig):
         return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
 
     @property
+    def expires_values(self) -> bool:
+        """Whether the broker appends tombstones for values whose time is over. On a mirror its source
+        does."""
+        is_set = self.compaction_ttl_ms >= 0 or self.compaction_ttl_header != ""
+        return is_set and self.policy_compacts and not self.is_mirror
+
+    @property
     def is_deleted(self) -> bool:
         """Whether old segments are deleted by age and size. A mirror follows its source's log start."""
         return "delete" in self.cleanup_policy and not self.is_mirror

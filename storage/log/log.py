@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable
 
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.numbers import Epoch, Offset
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import ValidationRules
 from storage.files.errors import LogOffline
 from storage.files.files import BegunSync, FileSystem
@@ -211,6 +211,12 @@ class PartitionLog:
     def epochs(self) -> LeaderEpochs:
         """The start offsets of its leader epochs."""
         return self._states.epochs
+
+    @property
+    def aborted_transactions(self) -> list[tuple[ProducerId, Offset, Offset]]:
+        """Producer id, first offset and marker's offset of each aborted transaction with records above
+        the clean offset. The first use may read a file."""
+        return self._states.aborted.rows
 
     @property
     def rewrites(self) -> int:

@@ -1,0 +1,1 @@
+"""Expiry of values: collect -> compare -> append tombstones. Start reading in sweep.py."""
