@@ -45,6 +45,10 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     yield counter(cleaner_names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
     yield counter(cleaner_names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
     yield counter(cleaner_names.CLEANER_OUTRANKED, [((), cleaner.outranked_total)])
+    yield counter(cleaner_names.EXPIRY_SWEEPS, [((), cleaner.sweeps_total)])
+    yield counter(cleaner_names.EXPIRY_FOUND, [((), cleaner.expired_total)])
+    yield counter(cleaner_names.EXPIRY_TOMBSTONES, [((), cleaner.expiry_tombstones_total)])
+    yield counter(cleaner_names.EXPIRY_UNREADABLE, [((), cleaner.unreadable_ttls_total)])
     yield counter(cleaner_names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
     yield counter(cleaner_names.CLEANER_UNTOUCHED_BYTES, [((), cleaner.bytes_untouched_total)])
     yield counter(

@@ -163,6 +163,22 @@ CLEANER_OUTRANKED = Metric.counter(
     "kompakt_cleaner_outranked_records_total",
     "Superseded records after the one that outranks them (compaction.strategy): writers race.",
 )
+EXPIRY_SWEEPS = Metric.counter(
+    "kompakt_expiry_sweeps_total", "Completed sweeps for expired values (compaction.ttl.ms)."
+)
+EXPIRY_FOUND = Metric.counter(
+    "kompakt_expiry_expired_values_total",
+    "Expired values that sweeps have read, also those that have a later one; again until a pass drops"
+    " them.",
+)
+EXPIRY_TOMBSTONES = Metric.counter(
+    "kompakt_expiry_tombstones_total", "Tombstones that sweeps have appended for expired values."
+)
+EXPIRY_UNREADABLE = Metric.counter(
+    "kompakt_expiry_unreadable_values_total",
+    "Values that sweeps have read whose compaction.ttl.header is no number of milliseconds; the topic's"
+    " own time holds for them.",
+)
 CLEANER_RECLAIMED = Metric.counter(
     "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes freed."
 )

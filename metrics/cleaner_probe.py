@@ -46,6 +46,17 @@ class CompletedPass(Protocol):
     def verify_seconds(self) -> float: ...
 
 
+class CompletedSweep(Protocol):
+    """The counted part of a `cleaner.rules.expiry_report.ExpiryReport`."""
+
+    @property
+    def expired(self) -> int: ...
+    @property
+    def tombstones(self) -> int: ...
+    @property
+    def unreadable(self) -> int: ...
+
+
 class Partition(Protocol):
     """A `storage.formats.topic_partition.TopicPartition`."""
 
@@ -95,6 +106,8 @@ class CleanerCounts:
         "bytes_untouched_total",
         "bytes_written_total",
         "directories_short_of_space",
+        "expired_total",
+        "expiry_tombstones_total",
         "free_bytes_by_directory",
         "guard_bytes_per_second",
         "guard_quiet_p99",
@@ -108,8 +121,10 @@ class CleanerCounts:
         "records_by_verdict",
         "segments_untouched_total",
         "sidecars_built_total",
+        "sweeps_total",
         "threads",
         "throttled_seconds",
+        "unreadable_ttls_total",
         "verify_seconds",
         "worker_failures",
     )  # fmt: skip
@@ -132,6 +147,10 @@ class CleanerCounts:
         self.sidecars_built_total = 0
         self.passes_by_result = dict(NO_PASSES)
         self.outranked_total = 0
+        self.sweeps_total = 0
+        self.expired_total = 0
+        self.expiry_tombstones_total = 0
+        self.unreadable_ttls_total = 0
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
         self.last_passes: deque[CompletedPass] = deque(maxlen=max(threads, 1))
@@ -207,6 +226,12 @@ class CleanerCounts:
         self.outranked_total += report.outranked
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count
+
+    def swept(self, report: CompletedSweep) -> None:
+        self.sweeps_total += 1
+        self.expired_total += report.expired
+        self.expiry_tombstones_total += report.tombstones
+        self.unreadable_ttls_total += report.unreadable
 
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         self._pass_ended("aborted", topic, partition)

@@ -5,6 +5,7 @@ Imported only when the cleaner starts, because clients do not need its libraries
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cleaner.pacing.probe import Probes
@@ -22,6 +23,9 @@ from server.config.config import BrokerConfig
 from server.durability.space_watch import SpaceWatch
 from server.runtime.background import Background
 from server.runtime.executors import Executor
+from storage.batches.validate import ValidBatch
+from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
 if TYPE_CHECKING:
@@ -168,7 +172,18 @@ def _pool(broker: Broker, background: Background, ledgers: CleaningLedgers) -> C
         probe=Probes(broker.cleaner_counts, history),
         hold_of=broker.groups.holds.hold_of,
         ledgers=ledgers.enabled,
+        append=partial(_append_tombstones, broker),
     )
+
+
+def _append_tombstones(broker: Broker, log: PartitionLog, batch: ValidBatch) -> Appended:
+    """Append a batch of tombstones for expired values, as if a client had sent it with acks=1."""
+    appended = log.appender.append_as_leader(batch, now_ms=broker.clock.now_ms())
+    assert isinstance(appended, Appended), "a batch without a producer id is never refused"
+    broker.group_commit.appended(log)
+    count, size = batch.header.record_count, batch.header.size_bytes
+    broker.probe.batch_appended(log.topic_partition.topic, count, size)
+    return appended
 
 
 def _remote_token(broker: Broker) -> str | None:

@@ -77,6 +77,8 @@ class SweepPlan:
     """Values that expire up to this wall time are expired."""
     ranges: Ranges = ()
     """What earlier sweeps have found."""
+    knowledge: int = 0
+    """Which state of the caller's knowledge that is."""
 
 
 class Sweep:
@@ -148,6 +150,7 @@ class Sweep:
     def prepare(self) -> bool:
         """Compare what was appended meanwhile, and write the next batch of tombstones. Returns False if
         no candidate is left. Raises as `next_round`."""
+        self._meter.check()
         self._compare_on()
         tombstones = self._keys.write_tombstones(
             now_ms=self._now_ms(), count_max=TOMBSTONES_PER_BATCH, bytes_max=BATCH_BYTES
@@ -317,6 +320,7 @@ class Sweep:
         """
         assert self._batch is not None
         self._check_unchanged()
+        self._keys.drop_below(self._log.log_start_offset)
         if not self._close_gap() or self._keys.is_stale:
             self._keys.retract()
             return False

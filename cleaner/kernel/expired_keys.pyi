@@ -115,6 +115,10 @@ class ExpiredKeys:
     def written_expired(self) -> list[Expired]:
         """Returns the values of the tombstones that were written last."""
 
+    def drop_below(self, start_offset: int) -> None:
+        """Drop the candidates of the tombstones that were written last whose values lie below an
+        offset."""
+
     def appended(self) -> None:
         """Note that the tombstones that were written last are in the log."""
 

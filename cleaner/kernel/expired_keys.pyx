@@ -480,6 +480,14 @@ cdef class ExpiredKeys(BatchReader):
             if self.candidates[i].state == ALIVE
         ]
 
+    def drop_below(self, int64_t start_offset):
+        cdef size_t i
+        for i in range(self.first, self.next):
+            if self.candidates[i].state == ALIVE and self.candidates[i].offset < start_offset:
+                self.candidates[i].state = GONE
+                self.alive -= 1
+                self.is_stale = True
+
     def retract(self):
         self.next = self.first
         self.is_stale = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cleaner.pacing.quarantine import Quarantined
+from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.look import Look
 from cleaner.rules.report import PassReport
 
@@ -21,6 +22,9 @@ class CleanerProbe(Protocol):
 
     def pass_completed(self, report: PassReport) -> None:
         """Called when a pass has completed and all its groups are swapped in."""
+
+    def swept(self, report: ExpiryReport) -> None:
+        """Called when a sweep for expired values has completed."""
 
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         """Called when a pass stopped early, on request or because its log changed: not an error."""
@@ -67,6 +71,10 @@ class Probes:
         for probe in self._probes:
             probe.pass_completed(report)
 
+    def swept(self, report: ExpiryReport) -> None:
+        for probe in self._probes:
+            probe.swept(report)
+
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         for probe in self._probes:
             probe.pass_aborted(topic, partition, reason)
@@ -111,6 +119,7 @@ class SilentProbe:
 
     def pass_started(self, topic: str, partition: int) -> None: ...
     def pass_completed(self, report: PassReport) -> None: ...
+    def swept(self, report: ExpiryReport) -> None: ...
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None: ...
     def pass_failed(self, topic: str, partition: int, reason: str) -> None: ...
     def quarantined(self, entry: Quarantined) -> None: ...

@@ -12,7 +12,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from cleaner.expiry.sweep import SweepPlan
 from cleaner.pacing.clock import Clock, HorizonClock
+from cleaner.pool.expiries import Expiries
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
 from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
@@ -63,6 +65,7 @@ class Lookout:
         "_hold_of",
         "_horizon_clock",
         "_remainders",
+        "expiries",
         "is_by_benefit",
         "short_of_space",
     )
@@ -72,6 +75,8 @@ class Lookout:
         self._hold_of = hold_of
         self._clock = clock
         self._horizon_clock = HorizonClock(clock)
+        self.expiries = Expiries(clock)
+        """What it knows about values that expire."""
         # State.
         self._remainders: dict[TopicPartition, Remainder] = {}
         self._first_ends: dict[TopicPartition, Offset] = {}
@@ -117,6 +122,8 @@ class Lookout:
         """
         if log.log_start_offset == log.log_end_offset:
             return
+        if log.config.expires_values:
+            self.expiries.look_at(log, look, may_run=may_run)
         assessment = self._assess(sketch(log), log, look)
         if assessment.roll_ms <= look.now_ms:
             # If the disk is broken, the next append fails, reports it and takes the log offline.
@@ -170,6 +177,11 @@ class Lookout:
             return None
         now_ms, stamp_ms = self._horizon_clock.read()
         return plan_pass(view, assessment, now_ms=now_ms, stamp_ms=stamp_ms)
+
+    def plan_sweep(self, log: PartitionLog) -> SweepPlan:
+        """Returns the plan of a sweep for expired values, as the log is now."""
+        now_ms, _ = self._horizon_clock.read()
+        return self.expiries.plan(log, now_ms)
 
     def _assess(
         self, state: LogState, log: PartitionLog, look: Look, *, requested: bool = False
@@ -228,6 +240,7 @@ class Lookout:
         for known in (self._remainders, self._first_ends, self._eligible_since, self._gains):
             for partition in [each for each in known if each not in present]:
                 del known[partition]
+        self.expiries.forget_all_but(present)
 
 
 def stable_offset(log: PartitionLog) -> Offset:

@@ -16,9 +16,10 @@ from cleaner.pacing.quarantine import Quarantine, Quarantined, kind_of
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.runner import RunningPass
+from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.report import PassReport
 from protocol.wire.errors import DecompressionTooLarge, ProtocolError
-from storage.files.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
+from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError, SwapRefused
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread
 
@@ -100,6 +101,31 @@ class PassEnds:
         )
         self._probe.pass_failed(partition.topic, partition.partition, reason)
         self._probe.quarantined(entry)
+
+    def swept(self, report: ExpiryReport) -> None:
+        """Record that a sweep for expired values has completed."""
+        log = _log.info if report.expired or report.unreadable else _log.debug
+        log("%s", report)
+        self._probe.swept(report)
+
+    @contextmanager
+    def sweep_recorded(self, running: RunningPass) -> Iterator[None]:
+        """Record how a sweep ends that does not complete; damage that it finds puts its partition in
+        quarantine, because a pass would find it too. Its error is raised."""
+        partition = running.log.topic_partition
+        try:
+            yield
+        except (CleaningAborted, SegmentRemoved, LogOffline, NoSpace) as reason:
+            because = running.stopped_because or str(reason)
+            _log.info("%s: the sweep for expired values stopped: %s", partition, because)
+            raise
+        except Exception as error:
+            _log.exception("%s: the sweep for expired values failed", partition)
+            entry = self._quarantine.add(
+                partition, reason_of(error), kind=kind_of(error), now=self._clock.monotonic()
+            )
+            self._probe.quarantined(entry)
+            raise
 
     @contextmanager
     def recorded(self, running: RunningPass) -> Iterator[None]:

@@ -23,6 +23,7 @@ import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import TypeVar
 
+from cleaner.expiry.sweep import Append, SweepPlan
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
@@ -34,6 +35,7 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger
 from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.pool.expiries import ExpiryFacts
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import CANCELLED, NO_LEDGERS, Runner, RunningPass
@@ -42,6 +44,7 @@ from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason
@@ -68,7 +71,7 @@ class CleanerPool:
     """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_clock", "_ends", "_hold_of", "_logs", "_longest_wait_ms", "_lookout", "_paused", "_picking",
+        "_append", "_clock", "_ends", "_has_swept", "_hold_of", "_logs", "_longest_wait_ms", "_lookout", "_paused", "_picking",
         "_probe",
         "_rehearsing", "_runner", "_watchdog", "_workers",
     )  # fmt: skip
@@ -82,10 +85,12 @@ class CleanerPool:
         probe: CleanerProbe,
         hold_of: HoldOf = no_hold,
         ledgers: Mapping[str, Ledger] = NO_LEDGERS,
+        append: Append | None = None,
     ) -> None:
         """
         Args:
             logs: returns all current logs, compacted or not; called in any thread.
+            append: appends a batch of tombstones; without it no value expires.
             hold_of: returns which tombstones of a log must stay. A hold that appears or moves back must
                 raise the log's generation.
             ledgers: get the certificates of passes, by the ids of the log directories.
@@ -101,12 +106,16 @@ class CleanerPool:
         self._lookout = Lookout(clock, hold_of)
         self._lookout.is_by_benefit = settings.is_by_benefit
         self._hold_of = hold_of
+        self._append = append
         self._picking = asyncio.Lock()
         self._rehearsing = asyncio.Lock()
         # State.
         self._paused = NOTHING_PAUSED
         self._longest_wait_ms = 0
         """How long a log had waited at most that the last look found."""
+        self._has_swept = False
+        """Whether the last pick was a sweep for expired values; where both wait, they take turns with
+        passes."""
 
     # ---------------------------------------------------------------- called by the broker
 
@@ -389,6 +398,10 @@ class CleanerPool:
         """Returns the assessment of a log that a worker would make now."""
         return self._lookout.assess(log)
 
+    def expiry_of(self, log: PartitionLog) -> ExpiryFacts | None:
+        """Returns what is known of when a log's values expire; None if they do not."""
+        return self._lookout.expiries.facts(log) if log.config.expires_values else None
+
     async def queue(self) -> list[Candidate]:
         """Returns the eligible logs that wait for a worker, the most urgent first."""
         logs = await self._runner.compacted(self._logs)
@@ -407,17 +420,23 @@ class CleanerPool:
                     if self._runner.is_stopping:
                         return math.inf
                     log, plan = picked
-                    running = self._runner.claim(log, Task.CLEAN, plan.reason)
-                await self._run(log, plan, running)
+                    if isinstance(plan, SweepPlan):
+                        running = self._runner.claim(log, Task.EXPIRE, Reason.EXPIRY_DUE)
+                    else:
+                        running = self._runner.claim(log, Task.CLEAN, plan.reason)
+                if isinstance(plan, SweepPlan):
+                    await self._sweep(log, plan, running)
+                else:
+                    await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
-            # `_run` has logged and counted it. Whatever ended the pass may persist, so do not look again
+            # `_run` or `_sweep` has logged and counted it. Whatever ended the pass may persist, so do not look again
             # at once.
             return math.inf
         return None
 
-    async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | float:
-        """Returns the most urgent log that is eligible and may run, with its plan; if there is none,
-        when to look again."""
+    async def _pick(self) -> tuple[PartitionLog, CleaningPlan | SweepPlan] | float:
+        """Returns the most urgent log that is eligible and may run, with its plan, or one that is due for
+        a sweep; if there is none, when to look again."""
         logs = await self._runner.compacted(self._logs)
         self._ends.forget_all_but(logs)
         self._lookout.forget_all_but(logs)
@@ -425,10 +444,23 @@ class CleanerPool:
         self._probe.picked(look)
         self._longest_wait_ms = look.longest_wait_ms
         next_look_at = self._next_moment(look)
-        if look.best is None or not self._may_run(look.best):
+        plan = None
+        if look.best is not None and self._may_run(look.best):
+            plan = self._lookout.plan(look.best)
+        if self._is_turn_to_sweep(look, has_plan=plan is not None):
+            assert look.sweep is not None
+            self._has_swept = True
+            return look.sweep, self._lookout.plan_sweep(look.sweep)
+        self._has_swept = False
+        if look.best is None or plan is None:
             return next_look_at
-        plan = self._lookout.plan(look.best)
-        return (look.best, plan) if plan else next_look_at
+        return look.best, plan
+
+    def _is_turn_to_sweep(self, look: Look, *, has_plan: bool) -> bool:
+        """Returns whether a sweep goes first: passes and sweeps take turns."""
+        if self._append is None or look.sweep is None or not self._may_run(look.sweep):
+            return False
+        return not (has_plan and self._has_swept)
 
     def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
@@ -457,6 +489,23 @@ class CleanerPool:
             self._ends.completed(partition, report)
             return report
         finally:
+            self._runner.release(running)
+
+    async def _sweep(
+        self, log: PartitionLog, plan: SweepPlan, running: RunningPass
+    ) -> ExpiryReport:
+        """Run a claimed sweep and record how it ended. Raises what it raises."""
+        assert self._append is not None
+        began, report = self._clock.monotonic(), None
+        try:
+            with self._ends.sweep_recorded(running):
+                report = await self._runner.expire(running, plan, self._append)
+            self._lookout.expiries.completed(log, plan, report)
+            self._ends.swept(report)
+            return report
+        finally:
+            if report is None:
+                self._lookout.expiries.stopped(log, self._clock.monotonic() - began)
             self._runner.release(running)
 
     async def _rehearse(

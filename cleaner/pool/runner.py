@@ -21,6 +21,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from cleaner.expiry.sweep import TRIES_MAX, Append, Sweep, SweepPlan
 from cleaner.inspect.dry_run import DryMeter, DryRun, dry_run
 from cleaner.inspect.key_search import KeyHistory, find_key
 from cleaner.inspect.log_digest import LogDigest, log_digest
@@ -38,6 +39,7 @@ from cleaner.pool.topic_limits import TopicBudgets, is_out_of_window
 from cleaner.remote.commit import commit
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Reason
 from cleaner.rules.report import PassReport
@@ -213,7 +215,7 @@ class Runner:
         self._topic_budgets.keep(task.log for task in self.tasks)
         now_ms = self._clock.now_ms()
         for task in self._running.values():
-            if task.task is Task.CLEAN and is_out_of_window(task.reason, task.log.config, now_ms):
+            if task.task in (Task.CLEAN, Task.EXPIRE) and is_out_of_window(task.reason, task.log.config, now_ms):
                 task.halt("its window has ended")
 
     def configure(self, settings: CleanerSettings) -> None:
@@ -348,6 +350,37 @@ class Runner:
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def expire(
+        self, running: RunningPass, plan: SweepPlan, append: Append
+    ) -> ExpiryReport:
+        """Sweep a claimed log for expired values: in a thread, but the appends.
+
+        Raises as `Sweep.next_round` and `Sweep.append`.
+        """
+        settings, clock = self.settings, self._clock
+        began = clock.monotonic()
+
+        def begin() -> Sweep:
+            meter = self._meter(running, plan.view.generation, PassMeter)
+            return Sweep(running.log, plan, settings, meter=meter, now_ms=clock.now_ms)
+
+        sweep = await self._in_thread(running, begin)
+        while await self._in_thread(running, sweep.next_round):
+            tries = 0
+            while await self._in_thread(running, sweep.prepare):
+                tries = 0 if sweep.append(append) else tries + 1
+                if tries == TRIES_MAX:
+                    sweep.give_up()
+                    break
+        return sweep.report(clock.monotonic() - began)
+
+    async def _in_thread(self, running: RunningPass, work: Callable[[], T]) -> T:
+        def traced() -> T:
+            running.thread_id = threading.get_ident()
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, traced)
 
     async def find_key(
         self,

@@ -23,6 +23,8 @@ class Task(enum.Enum):
     LEASE = "lease"
     """Another process cleans it."""
     DIGEST = "digest"
+    EXPIRE = "expire"
+    """It is swept for expired values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

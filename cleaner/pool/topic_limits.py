@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable
 
 from cleaner.pacing.budget import Budget
-from cleaner.rules.pick import WINDOWED
+from cleaner.rules.pick import WINDOWED, Reason
 from storage.formats.compaction_window import is_open
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from storage.threads import any_thread
 
-_WINDOWED_NAMES = frozenset(reason.name for reason in WINDOWED)
+_WINDOWED_NAMES = frozenset(reason.name for reason in (*WINDOWED, Reason.EXPIRY_DUE))
 
 
 def is_out_of_window(reason: str, config: LogConfig, now_ms: int) -> bool:

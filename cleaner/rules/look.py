@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cleaner.rules.pick import Assessment
 from cleaner.rules.urgency import Urgency
 from storage.formats.config_property import LONG_MAX
@@ -14,7 +16,8 @@ class Look:
     """The findings of one look so far."""
 
     __slots__ = (
-        "best", "best_urgency", "horizon_now_ms", "longest_wait_ms", "now_ms", "wake_ms",
+        "_swept_since", "best", "best_urgency", "horizon_now_ms", "longest_wait_ms", "now_ms",
+        "sweep", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
@@ -29,6 +32,10 @@ class Look:
         self.wake_ms = LONG_MAX
         """The next wall time at which the passing of time alone changes an assessment."""
 
+        self.sweep: PartitionLog | None = None
+        """The log that has waited longest for a sweep for expired values."""
+        self._swept_since = math.inf
+
         self.longest_wait_ms = 0
         """How long a log has waited at most that was offered."""
 
@@ -41,3 +48,8 @@ class Look:
         self.longest_wait_ms = max(self.longest_wait_ms, waited_ms)
         if self.best_urgency is None or its_urgency > self.best_urgency:
             self.best, self.best_urgency = log, its_urgency
+
+    def offer_sweep(self, log: PartitionLog, since: float) -> None:
+        """Offer a log for a sweep that it waits for since a moment, in monotonic seconds."""
+        if since < self._swept_since:
+            self.sweep, self._swept_since = log, since

@@ -110,6 +110,8 @@ class Reason(enum.Enum):
     """A delete horizon has passed."""
     HISTORY_DUE = 4
     """Older values of keys may have to go: by the clock, or because the settings changed."""
+    EXPIRY_DUE = 5
+    """Values may have expired: a sweep looks for them, which is no pass (`cleaner/expiry/sweep.py`)."""
 
 
 class Blocker(enum.Enum):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cleaner.expiry.sweep import TRIES_MAX, Sweep, SweepPlan
+from cleaner.expiry.sweep import TRIES_MAX, Append, Sweep, SweepPlan
 from cleaner.rules.due_ranges import Ranges
 from cleaner.rules.expiry_report import ExpiryReport
+from protocol.records.record import Headers
 from storage.batches.validate import ValidBatch
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
@@ -16,13 +17,21 @@ from tests.harness.compacted_log import CompactedLog, meter_of
 def nothing() -> None: ...
 
 
+def plan_of(log: CompactedLog, ranges: Ranges = ()) -> SweepPlan:
+    """Returns the plan of a sweep now."""
+    view = log.log.cleaning_view(as_if_rolled=True)
+    return SweepPlan(view=view, now_ms=log.now_ms, ranges=ranges)
+
+
 def sweep(
-    log: CompactedLog, *, ranges: Ranges = (), between: Callable[[], None] = nothing
+    log: CompactedLog,
+    *,
+    plan: SweepPlan | None = None,
+    between: Callable[[], None] = nothing,
+    append: Append | None = None,
 ) -> ExpiryReport:
     """Sweep a log, and call `between` between any two steps, where producers may append."""
-    plan = SweepPlan(
-        view=log.log.cleaning_view(as_if_rolled=True), now_ms=log.now_ms, ranges=ranges
-    )
+    plan = plan or plan_of(log)
     meter = meter_of(log.log, plan.view.generation)
     running = Sweep(log.log, plan, log.settings, meter=meter, now_ms=lambda: log.now_ms)
     between()
@@ -31,7 +40,7 @@ def sweep(
         tries = 0
         while running.prepare():
             between()
-            tries = 0 if running.append(append_to(log)) else tries + 1
+            tries = 0 if running.append(append or append_to(log)) else tries + 1
             if tries == TRIES_MAX:
                 running.give_up()
                 break
@@ -39,8 +48,8 @@ def sweep(
     return running.report(0.0)
 
 
-def append_to(log: CompactedLog) -> Callable[[PartitionLog, ValidBatch], Appended]:
-    """Returns how a sweep appends: at once durable, as after a round of group commit."""
+def append_to(log: CompactedLog) -> Append:
+    """Returns how a sweep appends: durable at once, as after a round of group commit."""
 
     def append(_log: PartitionLog, batch: ValidBatch) -> Appended:
         return log.append_batch(batch)
@@ -48,6 +57,6 @@ def append_to(log: CompactedLog) -> Callable[[PartitionLog, ValidBatch], Appende
     return append
 
 
-def tombstones_in(log: CompactedLog) -> Sequence[tuple[bytes | None, tuple[tuple[str, bytes | None], ...]]]:
+def tombstones_in(log: CompactedLog) -> Sequence[tuple[bytes | None, Headers]]:
     """Returns key and headers of each tombstone in the log."""
     return [(record.key, record.headers) for record in log.records() if record.value is None]
