@@ -120,10 +120,13 @@ class PassEnds:
             _log.info("%s: the sweep for expired values stopped: %s", partition, because)
             raise
         except Exception as error:
-            _log.exception("%s: the sweep for expired values failed", partition)
+            is_known = isinstance(error, ProtocolError | StorageError)
+            reason = reason_of(error) if is_known else repr(error)
             entry = self._quarantine.add(
-                partition, reason_of(error), kind=kind_of(error), now=self._clock.monotonic()
+                partition, reason, kind=kind_of(error), now=self._clock.monotonic()
             )
+            text = "%s: the sweep for expired values failed: %s"
+            _log.error(text, partition, reason, exc_info=not is_known)
             self._probe.quarantined(entry)
             raise
 

@@ -76,8 +76,11 @@ class ExpiringHistory(VersionedHistory):
         return [
             *super().choices(),
             (self.change_ttl, 3),
-            (self.sweep, 12),
-            (self.sweep_beside_producers, 16),
+            (self.append_in_transaction, 10),
+            (self.end_transaction, 6),
+            (self.wait, 10),
+            (self.sweep, 30),
+            (self.sweep_beside_producers, 20),
             (self.crash_in_a_sweep, 4),
         ]
 
@@ -149,6 +152,30 @@ class ExpiringHistory(VersionedHistory):
         end = self.log.log.log_end_offset
         for key, sent in self.sent.items():
             self.sent[key] = [each for each in sent if each.offset < end]
+
+    def crash_in_every_step_of_a_sweep(self) -> int:
+        """Lose power at each operation of one sweep and start again; each time the log must agree with the
+        model, and so must what the next sweep leaves. Returns the number of states."""
+        states = list[MemoryFileSystem]()
+
+        def look(_action: str, _path: str) -> None:
+            loss = self.random.choice([*Loss])
+            states.append(self.log.fs.after_crash(loss, self.random))
+
+        self.log.fs.on_operation = look
+        self.run_sweep(nothing)
+        self.log.fs.on_operation = None
+        for fs in states:
+            other = self._on(fs)
+            other.expiries = Expiries(HistoryClock(other.log))
+            end = other.log.log.log_end_offset
+            for key, sent in other.sent.items():
+                other.sent[key] = [each for each in sent if each.offset < end]
+            other.check()
+            other.sweep()
+            other.log.clean_until_idle()
+            other.check()
+        return len(states)
 
     def run_sweep(self, between: Callable[[], None]) -> None:
         plan = self.expiries.plan(self.log.log, self.log.now_ms)
