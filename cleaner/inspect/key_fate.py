@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cleaner.rules.expiry import NEVER
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import assess
 from cleaner.rules.step import Decision, KeyHit
@@ -113,7 +114,7 @@ def _fate_of_older(older: OlderValues, history: str) -> str:
 
 def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> Iterator[str]:
     if last.value_bytes is not None:
-        yield f"its last value, at offset {last.offset}, stays"
+        yield _fate_of_value(view, last, now_ms)
         return
     name = f"its tombstone, at offset {last.offset},"
     retention = view.config.delete_retention_ms
@@ -140,6 +141,16 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> 
         )
     elif last.offset < hold.offset:
         yield f"{name} expired at {moment_text(last.delete_horizon_ms)}: the next pass drops it"
+
+
+def _fate_of_value(view: CleaningView, last: KeyHit, now_ms: int) -> str:
+    name = f"its last value, at offset {last.offset},"
+    if not view.config.expires_values or last.expires_ms == NEVER:
+        return f"{name} stays"
+    expiry = moment_text(last.expires_ms)
+    if last.expires_ms > now_ms:
+        return f"{name} expires at {expiry}: the broker then appends a tombstone for the key"
+    return f"{name} expired at {expiry}: the next sweep appends a tombstone for the key"
 
 
 def _reasons_not_reached(view: CleaningView, offset: int, now_ms: int) -> Iterator[str]:

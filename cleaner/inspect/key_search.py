@@ -102,6 +102,7 @@ def find_key(
             decompressed_bytes_max=settings.decompressed_bytes_max,
             hits_max=COMPARED_HITS_MAX if compares else HITS_MAX,
             strategy=strategy,
+            ttl=view.config.ttl,
         )
         try:
             _search(view, finder, settings, meter, distrusted)

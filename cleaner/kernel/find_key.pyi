@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 
 from cleaner.rules.step import KeyHit, ReadStep
 from storage.formats.compaction_strategy import CompactionStrategy
+from storage.formats.compaction_ttl import CompactionTtl
 
 class KeyFinder:
     """Collects the records of one key in a log. For one thread at a time."""
@@ -24,12 +25,14 @@ class KeyFinder:
         decompressed_bytes_max: int,
         hits_max: int,
         strategy: CompactionStrategy = ...,
+        ttl: CompactionTtl = ...,
     ) -> None:
         """
         Args:
             decompressed_bytes_max: the maximum size of one batch's records after decompression.
             hits_max: how many hits are kept, the last ones.
             strategy: which versions they get.
+            ttl: when values expire; by default none does.
 
         Raises:
             ValueError: `hits_max` is not positive.

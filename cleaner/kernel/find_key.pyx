@@ -2,7 +2,7 @@
 # cython: initializedcheck=False
 """Finds the records of one key; `find_key.pyi` documents the interface."""
 
-from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
@@ -31,6 +31,9 @@ from cleaner.rules.step import Decision, KeyHit, ReadStep
 from protocol.records.compression import Codec, decompress
 from protocol.wire.errors import CorruptBatch
 from storage.formats.compaction_strategy import BY_OFFSET as BY_OFFSET_STRATEGY, Ranking
+from storage.formats.compaction_ttl import CompactionTtl
+
+NO_TTL = CompactionTtl()
 
 cdef enum:
     PLAIN = 0
@@ -53,10 +56,12 @@ cdef struct Hit:
     int32_t size
     int32_t value_size
     int8_t decision
+    int64_t expires
 
 
 include "batch_reader.pxi"
 include "versions.pxi"
+include "ttl.pxi"
 
 
 cdef class KeyFinder(BatchReader):
@@ -66,6 +71,7 @@ cdef class KeyFinder(BatchReader):
     cdef int32_t key_size
     cdef int64_t hits_max
     cdef Versions versions
+    cdef Ttl ttl
     # State: hit number n is at n % hits_max.
     cdef Hit *found
     cdef readonly int64_t count
@@ -78,6 +84,7 @@ cdef class KeyFinder(BatchReader):
         int64_t decompressed_bytes_max,
         int64_t hits_max,
         strategy=BY_OFFSET_STRATEGY,
+        ttl=NO_TTL,
     ):
         if hits_max <= 0:
             raise ValueError(f"hits_max is {hits_max}, not positive")
@@ -87,6 +94,7 @@ cdef class KeyFinder(BatchReader):
         self.bytes_max = decompressed_bytes_max
         self.hits_max = hits_max
         self.versions = Versions(strategy.ranking, strategy.header)
+        self.ttl = Ttl(ttl.topic_ms, ttl.header)
         self.found = <Hit *>malloc(hits_max * sizeof(Hit))
         if self.found == NULL:
             raise MemoryError("no memory for the hits")
@@ -111,6 +119,7 @@ cdef class KeyFinder(BatchReader):
                     delete_horizon_ms=hit.delete_horizon if hit.delete_horizon >= 0 else None,
                     producer_id=hit.producer_id if hit.producer_id >= 0 else None,
                     decision=DECISIONS[hit.decision],
+                    expires_ms=hit.expires,
                 )
             )
         return listed
@@ -137,15 +146,16 @@ cdef class KeyFinder(BatchReader):
             self.undecided -= 1
         hit.offset = header.base_offset + record.offset_delta
         hit.version = self.versions.of(record, header)
-        hit.timestamp = header.base_timestamp + record.timestamp_delta
-        if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
-            hit.timestamp = header.max_timestamp
+        hit.timestamp = timestamp_of(record, header)
         hit.delete_horizon = -1
         if header.attributes & ATTRIBUTE_DELETE_HORIZON:
             hit.delete_horizon = header.base_timestamp
         hit.producer_id = header.producer_id
         hit.size = <int32_t>(record.end - record.start)
         hit.value_size = record.value_size
+        hit.expires = INT64_MAX
+        if record.value_size >= 0:
+            hit.expires = self.ttl.expires(record, hit.timestamp)
         hit.decision = PLAIN
         if header.attributes & ATTRIBUTE_TRANSACTIONAL:
             hit.decision = OPEN

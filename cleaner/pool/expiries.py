@@ -7,13 +7,13 @@ the clocks. `Lookout` asks it about each log whose topic has a time to live.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cleaner.expiry.sweep import SweepPlan
 from cleaner.pacing.clock import Clock
 from cleaner.rules.due_ranges import Ranges, due_ms, pause_ms
 from cleaner.rules.expiry import NEVER
-from cleaner.rules.expiry_report import ExpiryReport
+from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport, ExpiryTotals
 from cleaner.rules.look import Look
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
@@ -39,35 +39,7 @@ class _Known:
     ranges: Ranges = ()
     next_at: float = 0.0
     """The next sweep may begin then, in monotonic seconds."""
-    totals: ExpiryTotals = field(default_factory=lambda: ExpiryTotals())
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiryTotals:
-    """What the sweeps of a log have done in this process."""
-
-    sweeps: int = 0
-    tombstones: int = 0
-    unreadable: int = 0
-    last: ExpiryReport | None = None
-
-    def with_report(self, report: ExpiryReport) -> ExpiryTotals:
-        """Returns the totals with one more sweep."""
-        return ExpiryTotals(
-            self.sweeps + 1,
-            self.tombstones + report.tombstones,
-            self.unreadable + report.unreadable,
-            report,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiryFacts:
-    """What is known of a log whose values expire."""
-
-    due_ms: int
-    """When the next sweep is due, in wall time; 0: now, NEVER: when something is appended."""
-    totals: ExpiryTotals
+    totals: ExpiryTotals = ExpiryTotals()
 
 
 @loop_thread
@@ -124,6 +96,11 @@ class Expiries:
         """Returns what is known of a log whose values expire."""
         known = self._known_of(log)
         return ExpiryFacts(due_ms=self._due_ms(log, known), totals=known.totals)
+
+    def all_facts(self) -> dict[TopicPartition, ExpiryFacts]:
+        """Returns what is known of each log that was swept since the start."""
+        swept = [known.basis[0] for known in self._known.values() if known.totals.sweeps]
+        return {log.topic_partition: self.facts(log) for log in swept if log.config.expires_values}
 
     def forget_all_but(self, present: Container[TopicPartition]) -> None:
         """Forget logs that are gone."""

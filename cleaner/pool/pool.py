@@ -35,7 +35,6 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger
 from cleaner.passes.verify_pass import VerificationFailed
-from cleaner.pool.expiries import ExpiryFacts
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import CANCELLED, NO_LEDGERS, Runner, RunningPass
@@ -44,7 +43,7 @@ from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
-from cleaner.rules.expiry_report import ExpiryReport
+from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport
 from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason
@@ -392,6 +391,7 @@ class CleanerPool:
             guard_rate=self._runner.throttle.guard_rate,
             stalled_ms=self._runner.settings.stalled_ms,
             is_lifted=self._runner.throttle.is_lifted,
+            expiries=self._lookout.expiries.all_facts(),
         )
 
     def assess(self, log: PartitionLog) -> Assessment:

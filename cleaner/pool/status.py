@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cleaner.pacing.paused import Paused
 from cleaner.pacing.progress import ProgressSnapshot
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.pacing.throttle import IoRates
+from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.report import PassReport
 from storage.formats.topic_partition import TopicPartition
 
@@ -55,6 +56,8 @@ class PoolStatus:
     """A task without progress for that long has stalled."""
     is_lifted: bool
     """Whether all budgets are lifted because a disk is nearly full."""
+    expiries: Mapping[TopicPartition, ExpiryFacts] = field(default_factory=dict)
+    """The logs that were swept for expired values since the start."""
 
     def running_over(self, partition: TopicPartition) -> RunningStatus | None:
         """Returns the task that runs over a partition, if any."""

@@ -49,3 +49,31 @@ class ExpiryReport:
         if self.unreadable:
             parts.append(f"{count_text(self.unreadable, 'value')} with an unreadable time to live")
         return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryTotals:
+    """What the sweeps of a log have done in this process."""
+
+    sweeps: int = 0
+    tombstones: int = 0
+    unreadable: int = 0
+    last: ExpiryReport | None = None
+
+    def with_report(self, report: ExpiryReport) -> ExpiryTotals:
+        """Returns the totals with one more sweep."""
+        return ExpiryTotals(
+            self.sweeps + 1,
+            self.tombstones + report.tombstones,
+            self.unreadable + report.unreadable,
+            report,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryFacts:
+    """What is known of a log whose values expire."""
+
+    due_ms: int
+    """When the next sweep is due, in wall time; 0: now, NEVER: when something is appended."""
+    totals: ExpiryTotals

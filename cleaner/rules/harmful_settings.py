@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from cleaner.rules.text import duration_text
 from storage.formats.compaction_history import THINNING
 from storage.formats.compaction_strategy import STRATEGY, Ranking
+from storage.formats.compaction_ttl import TTL, TTL_HEADER
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 
 SHORT_LAG_MS = 60_000
 """With a shorter max.compaction.lag.ms, segments are tiny."""
+
+SHORT_TTL_MS = 60_000
+"""A log is not swept more often (`cleaner/rules/due_ranges.py`)."""
 
 NAMES_MAX = 5
 """So many topics with the same harm are named."""
@@ -130,6 +134,28 @@ def _thinned_by_foreign_clocks(config: LogConfig) -> Harm | None:
     )
 
 
+def _expired_by_foreign_clocks(config: LogConfig) -> Harm | None:
+    if not config.expires_values or config.message_timestamp_type != "CreateTime":
+        return None
+    return Harm(
+        "values expire by their timestamps, which producers choose with"
+        f" message.timestamp.type=CreateTime ({TTL}, {TTL_HEADER}): a wrong clock makes values go too"
+        " early, or never",
+        "set message.timestamp.type=LogAppendTime",
+    )
+
+
+def _expired_before_it_is_read(config: LogConfig) -> Harm | None:
+    ttl_ms = config.compaction_ttl_ms
+    if not config.expires_values or not 0 <= ttl_ms < SHORT_TTL_MS:
+        return None
+    return Harm(
+        f"{TTL}={ttl_ms}: values expire before most consumers have read them, and a topic is swept once"
+        " a minute at most",
+        f"set {TTL} to a minute or more",
+    )
+
+
 def _ranked_by_arrival(config: LogConfig) -> Harm | None:
     is_ranked = config.strategy.ranking is Ranking.TIMESTAMP
     if not is_ranked or config.message_timestamp_type != "LogAppendTime":
@@ -149,5 +175,7 @@ _RULES: tuple[Callable[[LogConfig], Harm | None], ...] = (
     _idle_topic_never_compacted,
     _tiny_segments,
     _thinned_by_foreign_clocks,
+    _expired_by_foreign_clocks,
+    _expired_before_it_is_read,
     _ranked_by_arrival,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cleaner.rules.expiry import NEVER
 from cleaner.rules.latest import Rank
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.text import count_text
@@ -269,6 +270,8 @@ class KeyHit:
     """None: it belongs to no transaction."""
     version: int = 0
     """Its version; 0 where records have none."""
+    expires_ms: int = NEVER
+    """The wall time from which it is expired."""
 
     @property
     def rank(self) -> Rank:

@@ -307,6 +307,34 @@ def print_explanations(answer: Json) -> None:
             text = "" if is_in_headline else f": {finding['text']}"
             typer.echo(f"  {number}. {finding['obstacle'].replace('_', ' ')}{text}")
             typer.echo(f"     -> {finding['remedy']}")
+        if explanation.get("expiry") is not None:
+            typer.echo(f"  values expire: {expiry_text(explanation['expiry'])}")
+
+
+def expiry_text(expiry: Json) -> str:
+    """Returns when the next value of a partition expires, and what its last sweep has done."""
+    due_ms, last = expiry["due_ms"], expiry["last"]
+    if last is None:
+        return "it was not swept since the start; the first sweep reads the whole log"
+    texts = [
+        f"{count_text(expiry['tombstones'], 'tombstone')} in {count_text(expiry['sweeps'], 'sweep')}"
+        " since the start",
+        f"the last sweep read {count_text(last['expired'], 'expired value')}"
+        f" and appended {count_text(last['tombstones'], 'tombstone')}",
+    ]
+    if last["deferred"]:
+        texts.append(f"it left {last['deferred']:,} to the next one")
+    if last["unreadable"]:
+        texts.append(
+            f"{count_text(last['unreadable'], 'value')} had no readable number in compaction.ttl.header"
+        )
+    if due_ms is None:
+        texts.append("nothing that was read expires")
+    elif due_ms == 0:
+        texts.append("the next sweep is due: there are values that it has to read")
+    else:
+        texts.append(f"the next value expires at {moment_text(due_ms)}")
+    return "; ".join(texts)
 
 
 def print_cancelled(answer: Json) -> None:
@@ -355,6 +383,8 @@ def print_status(status: Json) -> None:
             f"{name_of(entry)} is quarantined after {count_text(entry['failures'], 'failure')},"
             f" next try in {duration_text(entry['retry_in_seconds'])}: {entry['reason']}"
         )
+    for entry in status.get("expiries", ()):
+        typer.echo(f"{name_of(entry)}: values expire: {expiry_text(entry)}")
     if status["last_passes"]:
         typer.echo("the last pass over each partition since the start:")
         rows = [pass_row(report) for report in status["last_passes"]]

@@ -17,6 +17,8 @@ from cleaner.pacing.latency_guard import GuardState
 from cleaner.pacing.progress import ProgressSnapshot
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.pool.status import PoolStatus, RunningStatus
+from cleaner.rules.expiry import NEVER
+from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.latest import NO_VERSION
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.urgency import Candidate
@@ -250,6 +252,7 @@ def status_json(
         now: monotonic seconds of the clock that `retry_at` refers to.
         rows_max: at most this many entries of the queue, and of the last passes, are listed.
     """
+    expiries = sorted(status.expiries.items(), key=lambda each: str(each[0]))
     last = sorted(status.last_reports.values(), key=lambda each: (each.topic, each.partition))
     return {
         "threads": status.threads,
@@ -260,6 +263,11 @@ def status_json(
         "quarantined": [quarantined_json(entry, now=now) for entry in status.quarantined],
         "paused": paused,
         "kept_bytes": kept_bytes,
+        "expiries_count": len(status.expiries),
+        "expiries": [
+            partition_json(partition) | expiry_json(facts)
+            for partition, facts in expiries[:rows_max]
+        ],
         "last_passes_count": len(last),
         "last_passes": [report_json(report) for report in last[:rows_max]],
     }
@@ -317,7 +325,30 @@ def quarantined_json(entry: Quarantined, *, now: float) -> Json:
     }
 
 
-def explanation_json(explanation: Explanation) -> Json:
+def expiry_json(facts: ExpiryFacts) -> Json:
+    """Returns when the next value of a log expires, as far as it was read, and what its sweeps have done
+    since the start."""
+    last = facts.totals.last
+    return {
+        "due_ms": None if facts.due_ms == NEVER else facts.due_ms,
+        "sweeps": facts.totals.sweeps,
+        "tombstones": facts.totals.tombstones,
+        "unreadable": facts.totals.unreadable,
+        "last": None
+        if last is None
+        else {
+            "end_offset": last.end_offset,
+            "expired": last.expired,
+            "tombstones": last.tombstones,
+            "deferred": last.deferred,
+            "unreadable": last.unreadable,
+            "bytes_read": last.bytes_read,
+            "seconds": last.seconds,
+        },
+    }
+
+
+def explanation_json(explanation: Explanation, expiry: ExpiryFacts | None = None) -> Json:
     """Returns why a log is not being compacted, the decisive finding first, each with its numbers."""
     return {
         **partition_json(explanation.topic_partition),
@@ -333,4 +364,5 @@ def explanation_json(explanation: Explanation) -> Json:
             }
             for finding in explanation.findings
         ],
+        "expiry": None if expiry is None else expiry_json(expiry),
     }

@@ -156,7 +156,7 @@ class CompactionRoutes:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         explanations = [
-            explanation_json(await compaction.explain(log))
+            explanation_json(await compaction.explain(log), compaction.pool.expiry_of(log))
             for log in compaction.logs_of(topic, partition)
         ]
         return web.json_response({"partitions": explanations})
