@@ -144,13 +144,13 @@ def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int, hold: Hold) -> 
 
 
 def _fate_of_value(view: CleaningView, last: KeyHit, now_ms: int) -> str:
-    name = f"its last value, at offset {last.offset},"
+    place = f"its last value, at offset {last.offset}"
     if not view.config.expires_values or last.expires_ms == NEVER:
-        return f"{name} stays"
-    expiry = moment_text(last.expires_ms)
+        return f"{place}, stays"
+    moment = moment_text(last.expires_ms)
     if last.expires_ms > now_ms:
-        return f"{name} expires at {expiry}: the broker then appends a tombstone for the key"
-    return f"{name} expired at {expiry}: the next sweep appends a tombstone for the key"
+        return f"{place}, expires at {moment}: the broker then appends a tombstone for the key"
+    return f"{place}, expired at {moment}: the next sweep appends a tombstone for the key"
 
 
 def _reasons_not_reached(view: CleaningView, offset: int, now_ms: int) -> Iterator[str]:

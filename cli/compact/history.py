@@ -9,7 +9,7 @@ import typer
 from cleaner.rules.text import duration_text, moment_text
 from cli.base.output import print_json, print_table
 from cli.compact.client import TARGET, CompactionClient, connected
-from cli.compact.output import LEFT_ALIGNED, PASS_TITLES, Json, name_of, pass_row
+from cli.compact.output import LEFT_ALIGNED, PASS_TITLES, Json, name_of, pass_row, swept_text
 
 TITLES = ("ended (UTC)", *PASS_TITLES)
 
@@ -47,7 +47,9 @@ def print_history(passes: list[Json], of: str | None) -> None:
     for entry in passes:
         if entry.get("undo"):
             typer.echo(_undo(entry))
-        if entry["result"] != "completed":
+        if entry["result"] == "swept":
+            typer.echo(f"{_ended(entry)}  {name_of(entry)} swept: {swept_text(entry)}")
+        elif entry["result"] != "completed":
             typer.echo(f"{_ended(entry)}  {name_of(entry)} {entry['result']}: {entry['error']}")
 
 

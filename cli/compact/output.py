@@ -311,29 +311,34 @@ def print_explanations(answer: Json) -> None:
             typer.echo(f"  values expire: {expiry_text(explanation['expiry'])}")
 
 
+def swept_text(sweep: Json) -> str:
+    """Returns what a sweep for expired values has done."""
+    text = (
+        f"read {count_text(sweep['expired'], 'expired value')}"
+        f" and appended {count_text(sweep['tombstones'], 'tombstone')}"
+    )
+    if sweep["deferred"]:
+        text += f"; it left {sweep['deferred']:,} to the next one"
+    if sweep["unreadable"]:
+        unreadable = count_text(sweep["unreadable"], "value")
+        text += f"; {unreadable} had no readable number in compaction.ttl.header"
+    return text
+
+
 def expiry_text(expiry: Json) -> str:
     """Returns when the next value of a partition expires, and what its last sweep has done."""
-    due_ms, last = expiry["due_ms"], expiry["last"]
+    last = expiry["last"]
     if last is None:
         return "it was not swept since the start; the first sweep reads the whole log"
     texts = [
         f"{count_text(expiry['tombstones'], 'tombstone')} in {count_text(expiry['sweeps'], 'sweep')}"
         " since the start",
-        f"the last sweep read {count_text(last['expired'], 'expired value')}"
-        f" and appended {count_text(last['tombstones'], 'tombstone')}",
+        f"the last sweep {swept_text(last)}",
     ]
-    if last["deferred"]:
-        texts.append(f"it left {last['deferred']:,} to the next one")
-    if last["unreadable"]:
-        texts.append(
-            f"{count_text(last['unreadable'], 'value')} had no readable number in compaction.ttl.header"
-        )
-    if due_ms is None:
-        texts.append("nothing that was read expires")
-    elif due_ms == 0:
-        texts.append("the next sweep is due: there are values that it has to read")
-    else:
-        texts.append(f"the next value expires at {moment_text(due_ms)}")
+    if last["next_expiry_ms"] is not None:
+        texts.append(f"the next value that it has read expires at {moment_text(last['next_expiry_ms'])}")
+    if expiry["due_ms"] == 0:
+        texts.append("the next sweep has to read what came since")
     return "; ".join(texts)
 
 

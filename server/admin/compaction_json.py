@@ -338,6 +338,7 @@ def expiry_json(facts: ExpiryFacts) -> Json:
         if last is None
         else {
             "end_offset": last.end_offset,
+            "next_expiry_ms": None if last.due_ms == NEVER else last.due_ms,
             "expired": last.expired,
             "tombstones": last.tombstones,
             "deferred": last.deferred,

@@ -9,12 +9,19 @@ from typing import Any
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.quarantine import Quarantined
+from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.report import PassReport
 from storage.log.pass_history import PassHistory
 from storage.threads import loop_thread
 
 REPORT_FIELDS = tuple(field.name for field in fields(PassReport) if field.name != "group_reports")
 """The fields of a report that are kept; the reports of groups matter only right after the pass."""
+
+SWEEP_FIELDS = tuple(
+    field.name
+    for field in fields(ExpiryReport)
+    if field.name not in ("topic", "partition", "ranges")
+)
 
 
 @loop_thread
@@ -46,6 +53,13 @@ class HistoryProbe(SilentProbe):
     def pass_completed(self, report: PassReport) -> None:
         members = {name: _short(getattr(report, name)) for name in REPORT_FIELDS}
         self._write("completed", report.topic, report.partition, members)
+
+    def swept(self, report: ExpiryReport) -> None:
+        """Record a sweep for expired values that has appended tombstones, or read unreadable headers."""
+        if not report.tombstones and not report.unreadable:
+            return
+        members = {name: _short(getattr(report, name)) for name in SWEEP_FIELDS}
+        self._write("swept", report.topic, report.partition, members)
 
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         self._write("aborted", topic, partition, {"error": reason})

@@ -89,7 +89,7 @@ async def test_status_explain_and_the_key_say_when_values_expire(tmp_path: Path)
         assert expiry["due_ms"] == now_ms + HOUR_MS
         (part,) = explained["partitions"]
         assert part["expiry"]["due_ms"] == now_ms + HOUR_MS
-        assert "the next value expires at" in expiry_text(part["expiry"])
+        assert "the next value that it has read expires at" in expiry_text(part["expiry"])
         (fate,) = job["partitions"][0]["key"]["fate"]
         assert fate.startswith("its last value, at offset 0, expires at ")
         assert broker.served.broker.cleaner_counts.sweeps_total == 1

@@ -28,6 +28,16 @@ def test_of_a_topic_that_is_not_compacted_nothing_is_said() -> None:
     ("overrides", "text", "harmless"),
     [
         (
+            {"compaction_ttl_ms": "3600000"},
+            "values expire by their timestamps, which producers choose",
+            {"compaction_ttl_ms": "3600000", "message_timestamp_type": "LogAppendTime"},
+        ),
+        (
+            {"compaction_ttl_ms": "59999", "message_timestamp_type": "LogAppendTime"},
+            "compaction.ttl.ms=59999: values expire before most consumers have read them",
+            {"compaction_ttl_ms": "60000", "message_timestamp_type": "LogAppendTime"},
+        ),
+        (
             {"delete_retention_ms": "0"},
             "a deletion is gone after two passes, so consumers can miss it: set delete.retention.ms",
             {"delete_retention_ms": "1"},

@@ -46,6 +46,8 @@ SHOWN_ELSEWHERE = {
     "compaction.strategy": "tests/server/test_strategies.py",
     "compaction.strategy.header": "tests/server/test_strategies.py",
     "compaction.versions": "tests/cleaner/passes/test_clean_history.py",
+    "compaction.ttl.ms": "tests/cleaner/expiry/test_sweep.py",
+    "compaction.ttl.header": "tests/cleaner/expiry/test_sweep.py",
     "compaction.thinning": "tests/cleaner/passes/test_clean_history.py",
     "compaction.compression.type": "tests/cleaner/passes/test_clean_codecs.py",
     "compaction.priority": "tests/cleaner/pool/test_topic_limits.py",
