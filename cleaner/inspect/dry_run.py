@@ -28,8 +28,10 @@ from cleaner.pacing.throttle import IoRates
 from cleaner.passes.clean import clean
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.report import GroupReport, PassReport
+from protocol.wire.numbers import Offset
 from storage.files.null_files import NullFileSystem
 from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
 from storage.segment.cleaned_segment import CleanedSegmentWriter
 
@@ -66,6 +68,23 @@ class DryMeter(PassMeter):
             self.check()
 
 
+@dataclass(frozen=True, slots=True)
+class StartOfView:
+    """The numbers of a log that starts no earlier than a view, which may pretend that retention has
+    deleted its oldest segments (`policy_preview.py`)."""
+
+    log: PartitionLog
+    view: CleaningView
+
+    @property
+    def generation(self) -> int:
+        return self.log.generation
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return max(self.log.log_start_offset, self.view.log_start_offset)
+
+
 def null_segments(log: PartitionLog) -> NewSegment:
     """Returns a factory of output segments that keep only their sizes."""
     fs, versions = NullFileSystem(), count(1)
@@ -91,7 +110,7 @@ def dry_run(
         rates: the current limits of passes; `math.inf` for no limit.
         past: reports of earlier passes, from which the duration is estimated.
     """
-    dry_log = UnswappedLog(log, null_segments(log))
+    dry_log = UnswappedLog(StartOfView(log, plan.view), null_segments(log))
     with closing(scratch_files(log)) as scratch:
         report = clean(
             dry_log,

@@ -209,6 +209,7 @@ def _report(
         bytes_before=tally["bytes_before"],
         bytes_after=tally["bytes_after"],
         bytes_untouched=tally["bytes_untouched"],
+        unkeyed_untouched=tally["unkeyed_untouched"],
         records_before=sum(count.records for count in counts.values()),
         records_after=sum(count.records for verdict, count in counts.items() if verdict.is_kept),
         records_by_verdict={verdict.value: count.records for verdict, count in counts.items()},

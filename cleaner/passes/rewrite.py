@@ -164,6 +164,7 @@ class Rewriting:
         """Leave a segment as it is, and only track its transactions."""
         self.tally["segments_untouched"] += 1
         self.tally["bytes_untouched"] += segment.row.size
+        self.tally["unkeyed_untouched"] += segment.totals.unkeyed
         if segment.totals.special_rows:
             for block in segment.blocks():
                 self.batch_filter.skip(block.data, base_offset=segment.row.base_offset)

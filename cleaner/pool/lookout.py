@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequen
 from dataclasses import dataclass
 
 from cleaner.expiry.sweep import SweepPlan
+from cleaner.inspect.policy_preview import as_configured
 from cleaner.pacing.clock import Clock, HorizonClock
 from cleaner.pool.expiries import Expiries
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
@@ -23,6 +24,7 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import HEAD_STARTS, Candidate, urgency
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
+from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
@@ -182,6 +184,27 @@ class Lookout:
         """Returns the plan of a sweep for expired values, as the log is now."""
         now_ms, _ = self._horizon_clock.read()
         return self.expiries.plan(log, now_ms)
+
+    def plan_as_configured(
+        self, log: PartitionLog, config: LogConfig, log_start_offset: Offset
+    ) -> CleaningPlan:
+        """Returns the plan for a requested pass over the log as if it had these settings, retention had
+        moved its start, and the active segment had rolled."""
+        view = as_configured(log.cleaning_view(as_if_rolled=True), config, log_start_offset)
+        look, end = self.begin(), view.log_end_offset
+        now_ms, stamp_ms = self._horizon_clock.read()
+        assessment = assess(
+            view,
+            config,
+            look.now_ms,
+            remainder=self._remainders.get(log.topic_partition),
+            horizon_now_ms=look.horizon_now_ms,
+            hold=self._hold_of(view),
+            requested=True,
+            # As the first look after the change would find it.
+            must_cover=min(self._first_ends.get(log.topic_partition, end), end),
+        )
+        return plan_pass(view, assessment, now_ms=now_ms, stamp_ms=stamp_ms)
 
     def _assess(
         self, state: LogState, log: PartitionLog, look: Look, *, requested: bool = False

@@ -21,12 +21,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from cleaner.expiry.sweep import Append, SweepPlan
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
+from cleaner.inspect.policy_preview import PolicyPreview, without_pass
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
@@ -47,12 +49,14 @@ from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport
 from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason
+from cleaner.rules.policy_change import policy_change
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
+from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -226,6 +230,36 @@ class CleanerPool:
         self.check_may_clean(log, despite_pause=True)
         async with self._rehearsing:
             return await self._run_on_request(log, begin, on_start, self._rehearse)
+
+    async def preview(
+        self,
+        log: PartitionLog,
+        config: LogConfig,
+        *,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> PolicyPreview:
+        """Report what retention would delete from a log, and a pass drop, if it had these settings.
+
+        A change that does not concern compaction is answered at once. For one that does, a rehearsal
+        waits and runs as `dry_run` does; the log need not be compacted now.
+
+        Raises:
+            CleaningAborted, ProtocolError, StorageError: as `dry_run`.
+        """
+        change = policy_change(log.config, config)
+        preview = without_pass(log, config, change, now_ms=self._clock.now_ms())
+        start_offset = preview.deleted.log_start_offset
+        if not change.compacts or start_offset >= log.log_end_offset:
+            return preview
+
+        def begin() -> tuple[CleaningPlan, RunningPass]:
+            self._runner.check_not_stopping()
+            plan = self._lookout.plan_as_configured(log, config, start_offset)
+            return plan, self._runner.claim(log, Task.DRY_RUN, plan.reason)
+
+        async with self._rehearsing:
+            rehearsal = await self._run_on_request(log, begin, on_start, self._rehearse)
+        return replace(preview, dry_run=rehearsal)
 
     async def digest(
         self,

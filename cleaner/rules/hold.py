@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from protocol.wire.numbers import OFFSET_MAX, Offset
-from storage.log.log import PartitionLog
+from storage.formats.log_config import LogConfig
+from storage.formats.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +29,20 @@ class Hold:
 
 NO_HOLD = Hold(offset=OFFSET_MAX, by="")
 
-HoldOf: TypeAlias = Callable[[PartitionLog], Hold]
+
+class HeldLog(Protocol):
+    """The properties of a log that its hold depends on; a log and a `CleaningView` have them."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def config(self) -> LogConfig: ...
+
+
+HoldOf: TypeAlias = Callable[[HeldLog], Hold]
 """Returns the current hold on a log; called on the event loop."""
 
 
-def no_hold(_log: PartitionLog) -> Hold:
+def no_hold(_log: HeldLog) -> Hold:
     """Returns that nothing is held, for logs without groups."""
     return NO_HOLD

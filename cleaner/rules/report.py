@@ -92,6 +92,8 @@ class PassReport:
     """Number of records for each `retain.Verdict`; the keys are its values."""
     bytes_untouched: int = 0
     """Bytes of the segments in which nothing changed; they were neither read nor written."""
+    unkeyed_untouched: int = 0
+    """Records without a key in these segments."""
     keys_mapped: int = 0
     """Distinct keys of the dirty section."""
     log_end_offset: int = -1

@@ -60,13 +60,18 @@ async def _run_read_only(
     """Run a job that changes nothing. Ctrl-C deletes it."""
     async with connected(url) as client:
         job = await client.call_on("POST", target, action, query)
-        try:
-            job = await _follow(client, job, as_json=as_json)
-        except asyncio.CancelledError:
-            await client.call("DELETE", f"/jobs/{job['id']}")
-            complain("stopped; nothing was changed")
-            raise
+        job = await follow_read_only(client, job, as_json=as_json)
     return _conclude(job, as_json=as_json)
+
+
+async def follow_read_only(client: CompactionClient, job: Json, *, as_json: bool) -> Json:
+    """Follow a job that changes nothing, and return its final state. Ctrl-C deletes it."""
+    try:
+        return await _follow(client, job, as_json=as_json)
+    except asyncio.CancelledError:
+        await client.call("DELETE", f"/jobs/{job['id']}")
+        complain("stopped; nothing was changed")
+        raise
 
 
 async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json:

@@ -1,4 +1,4 @@
-"""Carries out `kompakt configs set` and `unset` and prints the result.
+"""Carries out `kompakt configs set` and `unset` and prints the result; `preview.py` is `--dry-run`.
 
 After a change of some settings (broker.fenced.by) the broker starts again as soon as it has answered;
 the result is read over another connection then.
@@ -51,18 +51,16 @@ class Change:
 
 
 async def change_configs(
-    bootstrap: str, target: Target, changes: Sequence[Change], *, dry_run: bool, as_json: bool
+    bootstrap: str, target: Target, changes: Sequence[Change], *, as_json: bool
 ) -> int:
     """Apply all changes or none, and return the exit code."""
     names = list(dict.fromkeys(change.name for change in changes))
     async with connected(bootstrap) as client:
         target = await named(client, target)
-        if target.resource_type == BROKER_RESOURCE:
-            await _check_names(client, changes)
-        before = await _settings(client, target, names)
-        await _alter(client, target, changes, dry_run=dry_run)
+        before = await settings_before(client, target, changes)
+        await alter(client, target, changes, dry_run=False)
         after = await _read_back(client, bootstrap, target, names)
-        harms = await _harms(client, target, changes if dry_run else ())
+        harms = await harms_after(client, target, ())
     if after is None:
         raise CommandFailed(
             EXIT_UNREACHABLE,
@@ -72,33 +70,48 @@ async def change_configs(
     rows = [{"name": name, "before": before.get(name), "now": after.get(name)} for name in names]
     if as_json:
         warnings = [str(harm) for harm in harms]
-        print_json(
-            {
-                "of": target.words,
-                "is_changed": not dry_run,
-                "configs": rows,
-                "warnings": warnings,
-            }
-        )
-    elif dry_run:
-        typer.echo(f"{target.words}: the broker would accept this; nothing was changed")
-    else:
-        for row in rows:
-            typer.echo(f"{target.words}: {_change_text(row)}")
-    for harm in () if as_json else harms:
+        print_json({"of": target.words, "is_changed": True, "configs": rows, "warnings": warnings})
+        return 0
+    for row in rows:
+        typer.echo(f"{target.words}: {_change_text(row)}")
+    for harm in harms:
         complain(f"warning: {harm}")
     return 0
 
 
-async def _harms(
+async def settings_before(
+    client: BrokerClient, target: Target, changes: Sequence[Change]
+) -> dict[str, Json]:
+    """Returns the settings that changes are about, by name. Raises CommandFailed for a wrong name."""
+    if target.resource_type == BROKER_RESOURCE:
+        await _check_names(client, changes)
+    return await _settings(client, target, list(dict.fromkeys(each.name for each in changes)))
+
+
+async def harms_after(
     client: BrokerClient, target: Target, planned: Sequence[Change]
 ) -> tuple[Harm, ...]:
     """Returns what the settings of a topic do that no one can want, with the changes to come."""
     if target.resource_type != TOPIC_RESOURCE:
         return ()
-    settings = {config.name: config.value for config in await settings_of(client, target, None)}
-    values = {each.name: each.value for each in planned if each.operation is Operation.SET}
-    return harms_of(settings | values)
+    values = {config.name: config.value for config in await settings_of(client, target, None)}
+    return harms_of(
+        values | {each.name: value_after(values.get(each.name), each) for each in planned}
+    )
+
+
+def value_after(value: str | None, change: Change) -> str | None:
+    """Returns the text of a setting after a valid change; None: the default. Pure.
+
+    The broker's own default may differ; `kompakt configs set --dry-run` shows the broker's warnings if
+    its HTTP listener answers.
+    """
+    if change.operation in (Operation.SET, Operation.DELETE):
+        return change.value
+    elements = list(filter(None, (value or "").split(",")))
+    given = (change.value or "").split(",")
+    kept = [each for each in elements if each not in given]
+    return ",".join(kept if change.operation is Operation.SUBTRACT else [*kept, *given])
 
 
 async def _check_names(client: BrokerClient, changes: Sequence[Change]) -> None:
@@ -109,9 +122,10 @@ async def _check_names(client: BrokerClient, changes: Sequence[Change]) -> None:
         await settings_of(client, answering, names)
 
 
-async def _alter(
+async def alter(
     client: BrokerClient, target: Target, changes: Sequence[Change], *, dry_run: bool
 ) -> None:
+    """Let the broker make all changes or none, or only check them. Raises CommandFailed."""
     resource = AlterConfigsResource(
         resource_type=target.resource_type,
         resource_name=str(target.name),

@@ -13,10 +13,10 @@ from cli.base.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
     Bootstrap,
-    DryRun,
     complete_topic,
     parse_pair,
 )
+from cli.compact.commands import DEFAULT_URL, Url
 
 if TYPE_CHECKING:
     from cli.configs.change import Change, Operation
@@ -37,6 +37,14 @@ OfAllBrokers = Annotated[
 ]
 OfLoggers = Annotated[
     bool, typer.Option("--loggers", help="Log levels of the broker that answers.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Change nothing. Let the broker validate the change; for a topic, also count what"
+        " retention and compaction would remove (this asks --url and may read the whole topic).",
+    ),
 ]
 AppendPairs = Annotated[
     list[str] | None,
@@ -96,10 +104,12 @@ def set_configs(
     loggers: OfLoggers = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Change settings. Applies all changes at once, or none."""
     from cli.configs.change import Operation, change_configs
+    from cli.configs.preview import preview_configs
     from cli.configs.target import target_of
 
     async def work() -> int:
@@ -113,7 +123,9 @@ def set_configs(
             raise CommandFailed(
                 EXIT_USAGE, "nothing to set: give NAME=VALUE, --append or --subtract"
             )
-        return await change_configs(bootstrap, target, changes, dry_run=dry_run, as_json=as_json)
+        if dry_run:
+            return await preview_configs(bootstrap, url, target, changes, as_json=as_json)
+        return await change_configs(bootstrap, target, changes, as_json=as_json)
 
     run(work)
 
@@ -128,16 +140,20 @@ def unset(
     loggers: OfLoggers = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Remove settings, so that the broker's configuration or the defaults apply again."""
     from cli.configs.change import Change, Operation, change_configs
+    from cli.configs.preview import preview_configs
     from cli.configs.target import target_of
 
     async def work() -> int:
         target = target_of(topic=topic, broker=broker, all_brokers=all_brokers, loggers=loggers)
         changes = [Change(name=name, operation=Operation.DELETE) for name in names]
-        return await change_configs(bootstrap, target, changes, dry_run=dry_run, as_json=as_json)
+        if dry_run:
+            return await preview_configs(bootstrap, url, target, changes, as_json=as_json)
+        return await change_configs(bootstrap, target, changes, as_json=as_json)
 
     run(work)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cleaner.explain.explain import explain, policy_remedy
@@ -24,12 +24,16 @@ from server.admin.leases import CleaningLeases
 from server.admin.ledger_verifications import LedgerVerifications
 from server.admin.ledgers import CleaningLedgers
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
+from server.config.changes import ConfigChange, examined
 from server.config.near_names import hint
+from server.config.topic_changes import known_properties_of, topic_change
 from server.runtime.executors import Executor
 from server.runtime.sliced_json import Json
-from server.topics.topic import Topic
+from server.runtime.turns import Pace, Turns
+from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
 from storage.files.errors import NoSpace, UndoRefused
+from storage.files.paths import topic_id_text
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -170,6 +174,38 @@ class Compaction:
         self._check(logs, force=True)
         return self.jobs.begin(
             "plan", logs, lambda log, on_start: self.pool.dry_run(log, on_start=on_start)
+        )
+
+    def check_topic_id(self, name: str, text: str | None) -> None:
+        """Raise CompactionRefused if a client means a topic of this name with another id, of another
+        cluster, or if there is no topic of this name."""
+        topic_id = topic_id_text(self.topic_of(name).id)
+        if text not in (None, topic_id):
+            raise CompactionRefused(
+                409, f"topic {name} has the id {topic_id} here, not {text}: it is another cluster's"
+            )
+
+    async def preview(
+        self, name: str, partition: int | None, changes: Sequence[ConfigChange]
+    ) -> Job:
+        """Start a job that finds out what a change of a topic's settings would remove.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition, or the change is not valid.
+        """
+        logs = self.logs_of(name, partition)
+        known = known_properties_of(self.topics.get(name))
+        found = await examined(changes, known, Pace(Turns()))
+        altered: Topic | TopicRefused = (
+            found
+            if isinstance(found, TopicRefused)
+            else await self.topics.alter(name, topic_change(name, found), validate_only=True)
+        )
+        if isinstance(altered, TopicRefused):
+            raise CompactionRefused(409, altered.message)
+        config = altered.config
+        return self.jobs.begin(
+            "preview", logs, lambda log, on_start: self.pool.preview(log, config, on_start=on_start)
         )
 
     def find_key(self, logs: list[PartitionLog], key: bytes) -> Job:

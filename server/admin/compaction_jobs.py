@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
+from cleaner.inspect.policy_preview import PolicyPreview
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pool.runner import CANCELLED, RunningPass
 from cleaner.rules.report import PassReport
@@ -31,7 +32,7 @@ _log = logging.getLogger("server.admin.compaction_jobs")
 FINISHED_MAX = 200
 """The number of finished jobs that are kept for clients to read."""
 
-Outcome = PassReport | DryRun | KeyHistory | LogDigest
+Outcome = PassReport | DryRun | PolicyPreview | KeyHistory | LogDigest
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
 """Does the job on one log; it calls the function with the pass when the pass has started."""
 

@@ -13,6 +13,7 @@ from cleaner.explain.situation import Explanation
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory, KeyRecord
 from cleaner.inspect.log_digest import LogDigest
+from cleaner.inspect.policy_preview import PolicyPreview
 from cleaner.pacing.latency_guard import GuardState
 from cleaner.pacing.progress import ProgressSnapshot
 from cleaner.pacing.quarantine import Quarantined
@@ -53,6 +54,7 @@ def _part_json(part: Part) -> Json:
         "error": part.error,
         "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
         "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
+        "preview": preview_json(outcome) if isinstance(outcome, PolicyPreview) else None,
         "key": key_json(outcome) if isinstance(outcome, KeyHistory) else None,
         "digest": digest_json(outcome) if isinstance(outcome, LogDigest) else None,
     }
@@ -153,6 +155,35 @@ def plan_json(dry_run: DryRun) -> Json:
         "dies": _dropped(group.by_verdict for group in groups),
         "groups": [_group_json(group, dry_run) for group in groups],
         "untouched_segments": [_row_json(row) for row in dry_run.untouched],
+    }
+
+
+def preview_json(preview: PolicyPreview) -> Json:
+    """Returns what a change of settings would remove: by retention, then by a pass over the rest."""
+    deleted, dry_run = preview.deleted, preview.dry_run
+    return {
+        "changes_deletion": preview.change.deletes,
+        "changes_compaction": preview.change.compacts,
+        "notes": list(preview.change.notes),
+        "warnings": [str(harm) for harm in preview.change.harms],
+        "records": preview.records,
+        "bytes": preview.bytes,
+        "deletion": {
+            "segments": deleted.segments,
+            "segments_by_age": deleted.by_age,
+            "segments_by_size": deleted.by_size,
+            "records": deleted.records,
+            "bytes": deleted.bytes,
+            "log_start_offset": deleted.log_start_offset,
+        },
+        "compaction": dry_run
+        and {
+            "records_dropped": dry_run.report.records_before - dry_run.report.records_after,
+            "bytes_freed": dry_run.report.bytes_before - dry_run.report.bytes_after,
+            "unkeyed_dropped": preview.unkeyed_dropped,
+            "unkeyed_kept": preview.unkeyed_kept,
+            "plan": plan_json(dry_run),
+        },
     }
 
 

@@ -10,6 +10,9 @@ and for <where> = /v1/compaction/topics/<topic> or .../topics/<topic>/partitions
 POST   <where>/now?force=true              202 and a job that cleans it
 POST   <where>/cancel                      stop what runs over it, or waits to
 POST   <where>/plan                        202 and a job that finds out what `now` would do
+POST   <where>/preview?topic_id=U          202 and a job that finds out what a change of the topic's
+                                           settings would remove; the body has the changes
+                                           (`policy_changes.py`); the id guards against another cluster
 POST   <where>/pause | resume
 GET    <where>/explain                     why it is not being compacted, and how to change that
 GET    <where>/undo                        which passes can be undone, and until when
@@ -41,6 +44,7 @@ from server.admin.compaction_json import explanation_json, job_json
 from server.admin.compaction_undo import kept_json, undo_json
 from server.admin.http_rules import ROOT, WHERES
 from server.admin.large_answers import LargeAnswers
+from server.admin.policy_changes import CHANGES_BYTES_MAX, parse_changes
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
 from server.runtime.sliced_json import Rows
@@ -85,6 +89,7 @@ class CompactionRoutes:
                 web.post(where + "/now", refusals_as_json(self._now)),
                 web.post(where + "/cancel", refusals_as_json(self._cancel_all)),
                 web.post(where + "/plan", refusals_as_json(self._plan)),
+                web.post(where + "/preview", refusals_as_json(self._preview)),
                 web.post(where + "/find-key", refusals_as_json(self._find_key)),
                 web.post(where + "/digest", refusals_as_json(self._digest)),
                 web.get(where + "/explain", refusals_as_json(self._explain)),
@@ -135,6 +140,18 @@ class CompactionRoutes:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
         return await accepted(compaction.plan(compaction.logs_of(topic, partition)), self._answers)
+
+    async def _preview(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
+        assert topic is not None
+        length = request.content_length
+        if length is None or length > CHANGES_BYTES_MAX:
+            raise CompactionRefused(
+                413, f"send changes of at most {CHANGES_BYTES_MAX} bytes as JSON"
+            )
+        changes = parse_changes(await request.read())
+        compaction.check_topic_id(topic, request.query.get("topic_id"))
+        return await accepted(await compaction.preview(topic, partition, changes), self._answers)
 
     async def _find_key(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)

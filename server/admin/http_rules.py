@@ -59,6 +59,7 @@ _OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
     ("POST", "/now"): ALTER,
     ("POST", "/cancel"): ALTER,
     ("POST", "/plan"): DESCRIBE,
+    ("POST", "/preview"): DESCRIBE,
     ("POST", "/find-key"): READ,
     ("POST", "/digest"): READ,
     ("GET", "/explain"): DESCRIBE,

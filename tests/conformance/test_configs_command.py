@@ -97,6 +97,37 @@ def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
     assert (row["value"], row["source"], row["type"]) == ("604800000", "DEFAULT_CONFIG", "long")
 
 
+def test_a_dry_run_says_what_a_policy_would_remove(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "events")
+    kompakt.told("produce", "events", "--key-separator", ":", given="a:1\na:2\nb:1\n")
+    kompakt.told("produce", "events", given="without a key\n")
+    typed = ["configs", "set", "--topic", "events", "--dry-run"]
+
+    compacted = kompakt.told(*typed, "cleanup.policy=compact")
+    deleted = kompakt.told(*typed, "retention.bytes=0")
+    sooner = kompakt.told(*typed, "segment.ms=60000")
+    again = kompakt.json(*typed, "cleanup.policy=compact")
+
+    assert "topic events: the broker would accept this; nothing was changed\n" in compacted
+    assert "compaction would drop 1 record and free" in compacted, compacted
+    assert "of 4 records" in compacted
+    assert "batches that have a record without a key will be refused" in compacted
+    (row,) = [line.split() for line in compacted.splitlines() if line.startswith("events-0")]
+    assert row[1] == "4"
+    assert "retention would delete 4 records" in deleted, deleted
+    assert "1 by size" in deleted
+    assert "no record goes because of it" in sooner
+    (part,) = again["preview"]
+    assert part["preview"]["compaction"]["plan"]["dies"]["superseded"]["records"] == 1
+    assert (again["is_changed"], again["preview_error"]) == (False, None)
+    unset = kompakt.told("configs", "unset", "--topic", "events", "cleanup.policy", "--dry-run")
+    assert "no record goes because of it" in unset
+    nowhere = kompakt.run(*typed, "cleanup.policy=compact", "--url", "http://127.0.0.1:1")
+    assert nowhere.returncode == 0
+    assert "warning: what it would remove is not known: no broker answers" in nowhere.stderr
+    kompakt.told("topics", "delete", "events", "--yes")
+
+
 def test_a_change_that_does_harm_is_made_and_warned_of(kompakt: TypedCommands) -> None:
     typed = ["configs", "set", "--topic", "orders", "cleanup.policy=compact"]
     warning = "warning: with min.cleanable.dirty.ratio=0 each rolled segment causes a pass"

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from cleaner.rules.hold import NO_HOLD, Hold
+from cleaner.rules.hold import NO_HOLD, HeldLog, Hold
 from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from protocol.records.offset_commits import CommittedOffset
 from protocol.wire.error_codes import ErrorCode
@@ -74,7 +74,7 @@ class TombstoneHolds:
 
     # ---------------------------------------------------------------- for the cleaner
 
-    def hold_of(self, log: PartitionLog) -> Hold:
+    def hold_of(self, log: HeldLog) -> Hold:
         """Returns the current hold on a log."""
         patterns = log.config.compaction_hold_groups
         if not patterns:

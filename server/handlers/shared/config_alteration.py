@@ -22,20 +22,18 @@ from typing import Protocol, TypeVar
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.wire.error_codes import ErrorCode
 from server.config.broker_loggers import fault_of_levels, set_levels
-from server.config.changes import ConfigChange, Examined, examined, overrides_after
+from server.config.changes import ConfigChange, Examined, examined
 from server.config.config import BrokerConfig, known_properties
 from server.config.group_config import GROUP_PROPERTIES
 from server.config.listeners.overrides import override_declared
 from server.config.rows import ResourceType
+from server.config.topic_changes import known_properties_of, topic_change
 from server.handlers.shared.config_permissions import config_refusal
 from server.request_context import RequestContext
 from server.security.acls import Operation
 from server.standby.fenced_apis import OF_CONTROLLERS
-from server.topics.mirrors import OWN, refusal_of_change, with_local
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
-from storage.formats.config_property import ConfigError, fields_by_property
-from storage.formats.log_config import LogConfig
 
 
 class AskedResource(Protocol):
@@ -50,7 +48,6 @@ class AskedResource(Protocol):
 R = TypeVar("R", bound=AskedResource)
 
 NAME_SHOWN_MAX = 100
-TOPIC_PROPERTIES = frozenset(fields_by_property(LogConfig))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +128,7 @@ def _known_properties(resource: AskedResource, context: RequestContext) -> Conta
     """
     match resource.resource_type:
         case ResourceType.TOPIC:
-            topic = context.broker.topics.get(resource.resource_name)
-            return TOPIC_PROPERTIES | topic.overrides.keys() if topic else TOPIC_PROPERTIES
+            return known_properties_of(context.broker.topics.get(resource.resource_name))
         case ResourceType.BROKER:
             given = context.broker.configs.names_set(resource.resource_name)
             return _BrokerNames(given)
@@ -170,15 +166,10 @@ async def _alter_topic(
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
 
-    def after(before: Mapping[str, str], defaults: LogConfig) -> Mapping[str, str] | TopicRefused:
-        if found.unknown:
-            raise ConfigError(f"Unknown topic config name: {found.unknown[0]}")
-        kept = {each: before[each] for each in OWN & before.keys()}
-        first = kept if alteration.replaces else before
-        changed = overrides_after(first, found.changes, defaults)
-        return refusal_of_change(name, before, changed) or with_local(before, changed)
-
-    altered = await context.broker.topics.alter(name, after, validate_only=alteration.validate_only)
+    change = topic_change(name, found, replaces=alteration.replaces)
+    altered = await context.broker.topics.alter(
+        name, change, validate_only=alteration.validate_only
+    )
     return altered if isinstance(altered, TopicRefused) else None
 
 

@@ -44,12 +44,12 @@ async def changed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> int:
 
     monkeypatch.setattr(change, "connected", broker.connected)
     monkeypatch.setattr(change, "_settings", broker.settings)
-    monkeypatch.setattr(change, "_alter", nothing)
+    monkeypatch.setattr(change, "alter", nothing)
     monkeypatch.setattr(change, "_check_names", nothing)
     monkeypatch.setattr(change, "RESTART_PAUSE_SECONDS", 0.0)
     target = Target(resource_type=BROKER_RESOURCE, name="1")
     wanted = [Change(name=NAME, operation=Operation.SET, value="after")]
-    return await change_configs("b:1", target, wanted, dry_run=False, as_json=True)
+    return await change_configs("b:1", target, wanted, as_json=True)
 
 
 @pytest.mark.parametrize(
