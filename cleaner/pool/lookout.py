@@ -21,7 +21,7 @@ from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
 from cleaner.rules.pick import NOTHING, Assessment, LogState, Reason, Remainder, assess
 from cleaner.rules.report import PassReport
-from cleaner.rules.urgency import HEAD_STARTS, Candidate, urgency
+from cleaner.rules.urgency import HEAD_STARTS, Candidate, in_turn
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
@@ -103,13 +103,13 @@ class Lookout:
     async def queue(
         self, logs: Iterable[PartitionLog], *, may_run: Callable[[PartitionLog], bool]
     ) -> list[Candidate]:
-        """Returns the eligible logs over which a pass may run, the most urgent first."""
+        """Returns the eligible logs over which a pass may run, in the order of their turns."""
         waiting = [
             candidate
             async for log in self._yielding(logs)
             if may_run(log) and (candidate := self.candidate(log))
         ]
-        return sorted(waiting, key=urgency, reverse=True)
+        return in_turn(waiting)
 
     def begin(self) -> Look:
         """Start a look at all logs."""
@@ -138,7 +138,7 @@ class Lookout:
             return
         candidate = self._candidate(log, assessment, look.now_ms)
         if may_run:
-            look.offer(log, urgency(candidate), candidate.waited_ms)
+            look.offer(log, candidate)
 
     def assess(self, log: PartitionLog) -> Assessment:
         """Returns the current assessment of a log."""
@@ -153,13 +153,16 @@ class Lookout:
     def _candidate(self, log: PartitionLog, assessment: Assessment, now_ms: int) -> Candidate:
         partition, now = log.topic_partition, self._clock.monotonic()
         waited_ms = int((now - self._eligible_since.setdefault(partition, now)) * 1000)
+        late_ms = None
         if assessment.reason is Reason.DEADLINE:
             # The deadline is known even if this process has just started.
-            waited_ms = max(waited_ms, now_ms - assessment.deadline_ms)
+            late_ms = max(now_ms - assessment.deadline_ms, 0)
+            waited_ms = max(waited_ms, late_ms)
         return Candidate(
             topic_partition=partition,
             assessment=assessment,
             waited_ms=waited_ms,
+            late_ms=late_ms,
             is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
             gain=self._gains.get(partition, 1.0),
             head_start=HEAD_STARTS[log.config.compaction_priority],

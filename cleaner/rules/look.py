@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cleaner.rules.pick import Assessment
-from cleaner.rules.urgency import Urgency
+from cleaner.rules.urgency import Candidate, is_late, is_served_before, urgency
 from storage.formats.config_property import LONG_MAX
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
@@ -16,8 +16,8 @@ class Look:
     """The findings of one look so far."""
 
     __slots__ = (
-        "_swept_since", "best", "best_urgency", "horizon_now_ms", "longest_wait_ms", "now_ms",
-        "sweep", "wake_ms",
+        "_best", "_latest", "_swept_since", "horizon_now_ms", "longest_wait_ms", "now_ms", "sweep",
+        "wake_ms",
     )  # fmt: skip
 
     def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
@@ -26,9 +26,10 @@ class Look:
         self.now_ms = now_ms
         self.horizon_now_ms = horizon_now_ms
         # State.
-        self.best: PartitionLog | None = None
+        self._best: tuple[PartitionLog, Candidate] | None = None
         """The most urgent log offered so far."""
-        self.best_urgency: Urgency | None = None
+        self._latest: tuple[PartitionLog, Candidate] | None = None
+        """The late log with the earliest deadline."""
         self.wake_ms = LONG_MAX
         """The next wall time at which the passing of time alone changes an assessment."""
 
@@ -43,11 +44,23 @@ class Look:
         """Take a log's next wake-up time into account, whether or not a pass may run over it."""
         self.wake_ms = min(self.wake_ms, assessment.wake_ms)
 
-    def offer(self, log: PartitionLog, its_urgency: Urgency, waited_ms: int) -> None:
-        """Make a log the best candidate if it is more urgent than those before."""
-        self.longest_wait_ms = max(self.longest_wait_ms, waited_ms)
-        if self.best_urgency is None or its_urgency > self.best_urgency:
-            self.best, self.best_urgency = log, its_urgency
+    def offer(self, log: PartitionLog, candidate: Candidate) -> None:
+        """Consider a log over which a pass could start now."""
+        self.longest_wait_ms = max(self.longest_wait_ms, candidate.waited_ms)
+        if self._best is None or urgency(candidate) > urgency(self._best[1]):
+            self._best = log, candidate
+        if is_late(candidate) and (
+            self._latest is None or is_served_before(candidate, self._latest[1])
+        ):
+            self._latest = log, candidate
+
+    @property
+    def best(self) -> PartitionLog | None:
+        """The log whose turn it is, of those offered so far."""
+        best = self._best
+        if best is not None and is_late(best[1]):
+            best = self._latest
+        return best[0] if best is not None else None
 
     def offer_sweep(self, log: PartitionLog, since: float) -> None:
         """Offer a log for a sweep that it waits for since a moment, in monotonic seconds."""

@@ -254,7 +254,6 @@ def test_digest_says_the_same_before_and_after_a_pass(operator: Operator) -> Non
 
 
 def test_a_pass_is_undone_and_the_topic_is_paused(operator: Operator) -> None:
-    keeps: dict[str, str] = {"compaction.undo.ms": "3600000"}
     operator.create("undone", 1, **{"compaction.undo.ms": "3600000"})
     operator.produce("undone", 300, 10)
     assert "no pass over undone-0 can be undone" in operator.told("undo", "undone")

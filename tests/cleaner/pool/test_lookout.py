@@ -114,6 +114,28 @@ def test_no_record_outlives_its_deadline(actions: list[tuple[str, int, bool]]) -
             assert all(at < world.log.clean_offset for at in late)
 
 
+async def test_the_turn_of_a_late_log_goes_to_the_earliest_deadline() -> None:
+    """Also if another late log has waited longer, because it was dirty before."""
+    short = World(max_compaction_lag_ms=60 * MINUTE_MS, min_cleanable_dirty_ratio=1.0)
+    long = CompactedLog(replace(CONFIG, max_compaction_lag_ms=10 * 60 * MINUTE_MS))
+    long.log.identity = identity("dirty-for-long")
+    long.append_segment((b"a", b"1"))
+    look = short.lookout.begin()
+    short.lookout.look_at(long.log, look, may_run=True)
+    short.compacted.now_ms += 9 * 60 * MINUTE_MS - 5 * MINUTE_MS
+    short.compacted.append_segment((b"a", b"1"))
+    short.compacted.now_ms += 65 * MINUTE_MS
+
+    look = short.lookout.begin()
+    for log in (long.log, short.log):
+        short.lookout.look_at(log, look, may_run=True)
+    queue = await short.lookout.queue([long.log, short.log], may_run=lambda _: True)
+
+    assert look.best is short.log
+    assert [each.topic_partition.topic for each in queue] == ["orders", "dirty-for-long"]
+    assert [each.late_ms for each in queue] == [5 * MINUTE_MS, 0]
+
+
 def test_the_next_moment_is_when_the_idle_segment_rolls() -> None:
     world = World(min_cleanable_dirty_ratio=0.5)
     world.compacted.append((b"a", b"1"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 from cleaner.rules.pick import Assessment, Blocker, Bounds, Reason
 from cleaner.rules.urgency import (
     AGEING_MS,
-    DEADLINE_HEAD_START,
     HEAD_START_MAX_MS,
     HEAD_STARTS,
     Candidate,
+    in_turn,
     urgency,
 )
 from protocol.wire.numbers import Offset
@@ -55,15 +56,21 @@ def candidate(
     cleanable: int = 100,
     reason: Reason = Reason.DIRTY,
     waited_ms: int = 0,
+    late_ms: int | None = None,
     is_disk_nearly_full: bool = False,
     gain: float = 1.0,
     priority: str = "normal",
     is_by_benefit: bool = False,
 ) -> Candidate:
+    """Returns a candidate; one with a missed deadline is late for as long as it has waited, unless
+    `late_ms` says otherwise."""
+    if reason is Reason.DEADLINE and late_ms is None:
+        late_ms = waited_ms
     return Candidate(
         topic_partition=TopicPartition(topic, 0),
         assessment=assessment(clean=clean, cleanable=cleanable, reason=reason),
         waited_ms=waited_ms,
+        late_ms=late_ms,
         is_disk_nearly_full=is_disk_nearly_full,
         gain=gain,
         head_start=HEAD_STARTS[priority],
@@ -81,16 +88,40 @@ def test_of_logs_that_wait_alike_the_dirtiest_is_served_first() -> None:
     assert most_urgent(half, whole) is whole
 
 
-def test_internal_topics_come_before_deadlines_and_deadlines_before_dirt() -> None:
+def late(topic: str = "orders", *, late_ms: int, **other: Any) -> Candidate:
+    waited_ms = max(other.pop("waited_ms", 0), late_ms)
+    return candidate(topic, reason=Reason.DEADLINE, late_ms=late_ms, waited_ms=waited_ms, **other)
+
+
+def test_deadlines_come_before_internal_topics_and_these_before_dirt() -> None:
     offsets = candidate("__consumer_offsets", clean=90, cleanable=100)
-    late = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE)
-    later = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE, waited_ms=1)
+    first, second = late(late_ms=1, clean=90), late(late_ms=0, clean=90)
     dirty = candidate()
     due = candidate(clean=100, cleanable=0, reason=Reason.TOMBSTONES_DUE)
 
-    order = sorted([due, dirty, late, later, offsets], key=urgency, reverse=True)
+    assert in_turn([due, dirty, second, first, offsets]) == [first, second, offsets, dirty, due]
 
-    assert order == [offsets, later, late, dirty, due]
+
+def test_late_logs_are_served_by_their_deadlines_whatever_else_is_true_of_them() -> None:
+    earliest = late("low", late_ms=3, clean=1000, cleanable=1, priority="low")
+    middle = late("__internal", late_ms=2, priority="high")
+    latest = late("long", late_ms=1, waited_ms=5 * HOUR_MS, priority="high")
+
+    assert most_urgent(earliest, middle, latest) is latest
+    assert in_turn([latest, middle, earliest]) == [earliest, middle, latest]
+
+
+def test_a_late_log_has_its_turn_only_where_a_late_log_is_the_most_urgent() -> None:
+    waited = candidate("waited", waited_ms=9 * HOUR_MS)
+    long, short = late("long", late_ms=0, waited_ms=10 * HOUR_MS), late("short", late_ms=5)
+
+    assert in_turn([waited, long, short]) == [short, waited, long]
+
+
+def test_on_a_nearly_full_disk_no_deadline_has_a_turn() -> None:
+    one, other = (late(late_ms=ms, is_disk_nearly_full=True, gain=1 / ms) for ms in (1, 2))
+
+    assert in_turn([other, one]) == [one, other]
 
 
 def test_a_log_that_has_waited_goes_before_a_dirtier_one_that_has_not() -> None:
@@ -99,12 +130,11 @@ def test_a_log_that_has_waited_goes_before_a_dirtier_one_that_has_not() -> None:
     assert most_urgent(candidate(), due) is due
 
 
-def test_a_deadline_goes_before_dirt_that_has_waited_for_less_than_an_hour_longer() -> None:
-    late = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE)
-
-    assert DEADLINE_HEAD_START * AGEING_MS == HOUR_MS
-    assert most_urgent(candidate(waited_ms=HOUR_MS - AGEING_MS), late) is late
-    assert most_urgent(candidate(waited_ms=HOUR_MS), late) is not late
+def test_a_late_log_goes_before_all_that_have_waited_for_less_than_an_hour_longer() -> None:
+    least = late(late_ms=HOUR_MS, clean=99, cleanable=1, priority="low")
+    for waited_ms, is_first in ((2 * HOUR_MS - 1, True), (2 * HOUR_MS + 1, False)):
+        other = candidate("__consumer_offsets", priority="high", waited_ms=waited_ms)
+        assert (most_urgent(other, least) is least) == is_first
 
 
 def test_a_topics_priority_counts_as_half_an_hour_of_waiting() -> None:
@@ -141,16 +171,17 @@ def test_where_the_disk_is_nearly_full_only_the_bytes_freed_by_byte_of_io_count(
 
 REASONS = st.sampled_from([Reason.DEADLINE, Reason.DIRTY, Reason.TOMBSTONES_DUE])
 TOPICS = st.sampled_from(["orders", "__consumer_offsets"])
-CANDIDATES = st.builds(
-    candidate,
-    TOPICS,
-    clean=st.integers(0, 1000),
-    cleanable=st.integers(0, 1000),
-    reason=REASONS,
-    waited_ms=st.integers(0, 2 * HEAD_START_MAX_MS),
-    gain=st.floats(0, 1),
-    priority=st.sampled_from(list(HEAD_STARTS)),
-    is_by_benefit=st.just(value=False) | st.just(value=True),
+WAITS_MS = st.integers(0, 2 * HEAD_START_MAX_MS)
+REST: dict[str, Any] = {
+    "clean": st.integers(0, 1000),
+    "cleanable": st.integers(0, 1000),
+    "waited_ms": WAITS_MS,
+    "gain": st.floats(0, 1),
+    "priority": st.sampled_from(list(HEAD_STARTS)),
+    "is_by_benefit": st.just(value=False) | st.just(value=True),
+}
+CANDIDATES = st.builds(candidate, TOPICS, reason=REASONS, **REST) | st.builds(
+    late, TOPICS, late_ms=WAITS_MS, **REST
 )
 
 
@@ -159,7 +190,8 @@ def test_which_of_two_goes_first_does_not_change_while_both_wait(
     one: Candidate, other: Candidate, later_ms: int
 ) -> None:
     def aged(each: Candidate) -> Candidate:
-        return replace(each, waited_ms=each.waited_ms + later_ms)
+        late_ms = None if each.late_ms is None else each.late_ms + later_ms
+        return replace(each, waited_ms=each.waited_ms + later_ms, late_ms=late_ms)
 
     difference = urgency(one)[1] - urgency(other)[1]
     if abs(difference) > 1e-3:
@@ -172,6 +204,20 @@ def test_nobody_overtakes_who_has_waited_longer_than_all_head_starts(
 ) -> None:
     if one.waited_ms > other.waited_ms + HEAD_START_MAX_MS:
         assert urgency(one) > urgency(other)
+
+
+@given(candidates=st.lists(CANDIDATES, max_size=8))
+def test_late_logs_are_in_the_order_of_their_deadlines_and_the_others_where_they_were(
+    candidates: list[Candidate],
+) -> None:
+    order, by_urgency = in_turn(candidates), sorted(candidates, key=urgency, reverse=True)
+
+    deadlines = [each.late_ms for each in order if each.late_ms is not None]
+    assert deadlines == sorted(deadlines, reverse=True)
+    assert [each.late_ms is None for each in order] == [each.late_ms is None for each in by_urgency]
+    assert [each for each in order if each.late_ms is None] == [
+        each for each in by_urgency if each.late_ms is None
+    ]
 
 
 # -------------------------------------------------------------------- a cleaner with one worker
@@ -187,16 +233,21 @@ class Waiting:
     clean: int = 0
     cleanable: int = 100
     reason: Reason = Reason.DIRTY
+    late_after_ms: int = 0
+    """For DEADLINE: it is only dirty for so long before it is late."""
     eligible_at_ms: int = 0
     longest_wait_ms: int = 0
 
     def candidate(self, now_ms: int) -> Candidate:
+        waited_ms = now_ms - self.eligible_at_ms
+        is_late = self.reason is Reason.DEADLINE and waited_ms >= self.late_after_ms
         return candidate(
             self.topic,
             clean=self.clean,
             cleanable=self.cleanable,
-            reason=self.reason,
-            waited_ms=now_ms - self.eligible_at_ms,
+            reason=Reason.DIRTY if self.reason is Reason.DEADLINE and not is_late else self.reason,
+            waited_ms=waited_ms,
+            late_ms=waited_ms - self.late_after_ms if is_late else None,
         )
 
 
@@ -208,7 +259,9 @@ def simulate(logs: list[Waiting], duration_ms: int) -> Counter[str]:
         if not waiting:
             now_ms = min(log.eligible_at_ms for log in logs)
             continue
-        chosen = max(waiting, key=lambda log: urgency(log.candidate(now_ms)))
+        candidates = [log.candidate(now_ms) for log in waiting]
+        first = in_turn(candidates)[0]
+        chosen = next(log for log, each in zip(waiting, candidates, strict=True) if each is first)
         chosen.longest_wait_ms = max(chosen.longest_wait_ms, now_ms - chosen.eligible_at_ms)
         now_ms += chosen.pass_ms
         chosen.eligible_at_ms = now_ms + chosen.pause_ms
@@ -236,7 +289,7 @@ def test_logs_that_are_always_dirty_starve_nobody() -> None:
     bound_ms = HEAD_START_MAX_MS + sum(log.pass_ms for log in [*greedy, *modest, due])
     assert max(log.longest_wait_ms for log in [*greedy, *modest, due]) <= bound_ms
     assert all(passes[log.topic] >= 30 for log in [*modest, due])
-    assert passes["__consumer_offsets"] > passes["late"] > passes["dirty"] > 0
+    assert passes["late"] > passes["__consumer_offsets"] > passes["dirty"] > 0
 
 
 @given(
@@ -249,6 +302,7 @@ def test_logs_that_are_always_dirty_starve_nobody() -> None:
             clean=st.integers(0, 1000),
             cleanable=st.integers(0, 1000),
             reason=REASONS,
+            late_after_ms=st.integers(0, 6 * HOUR_MS),
         ),
         min_size=1,
         max_size=8,
