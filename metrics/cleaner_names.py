@@ -66,6 +66,26 @@ TOMBSTONES = Metric.gauge(
     "partition",
 )
 TOPIC_TOMBSTONES = Metric.gauge("kompakt_topic_tombstones", "Tombstones of a topic.", "topic")
+TOMBSTONE_BYTES = Metric.gauge(
+    "kompakt_log_tombstone_bytes",
+    "Uncompressed bytes of these tombstones; absent while an earlier release has counted some of them.",
+    "topic",
+    "partition",
+)
+TOPIC_TOMBSTONE_BYTES = Metric.gauge(
+    "kompakt_topic_tombstone_bytes", "Uncompressed bytes of a topic's tombstones.", "topic"
+)
+TOMBSTONES_DUE = Metric.gauge(
+    "kompakt_log_tombstones_due_timestamp_seconds",
+    "Unix time at which the last of these tombstones may go; absent if one has no date yet.",
+    "topic",
+    "partition",
+)
+TOPIC_TOMBSTONES_DUE = Metric.gauge(
+    "kompakt_topic_tombstones_due_timestamp_seconds_max",
+    "Unix time at which the last of a topic's tombstones that have a date may go.",
+    "topic",
+)
 SIDECAR_BYTES = Metric.gauge(
     "kompakt_log_key_sidecar_bytes",
     "Bytes of the key sidecars beside a log's segments, which kafka_log_log_size does not include.",

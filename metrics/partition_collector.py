@@ -40,6 +40,11 @@ class CompactedPartition:
         return None if horizon_ms is None else horizon_ms / 1000
 
     @property
+    def tombstones_due_seconds(self) -> float | None:
+        due_ms = self.backlog.tombstones_due_ms
+        return None if due_ms is None else due_ms / 1000
+
+    @property
     def bytes_reclaimed(self) -> int | None:
         return None if self.counts is None else self.counts.bytes_reclaimed
 
@@ -100,6 +105,18 @@ COLUMNS = (
         cleaner_names.TOPIC_TOMBSTONES,
         sum,
         lambda each: each.backlog.tombstones_count,
+    ),
+    Column(
+        cleaner_names.TOMBSTONE_BYTES,
+        cleaner_names.TOPIC_TOMBSTONE_BYTES,
+        sum,
+        lambda each: each.backlog.tombstone_bytes,
+    ),
+    Column(
+        cleaner_names.TOMBSTONES_DUE,
+        cleaner_names.TOPIC_TOMBSTONES_DUE,
+        max,
+        lambda each: each.tombstones_due_seconds,
     ),
     Column(
         cleaner_names.SIDECAR_BYTES,

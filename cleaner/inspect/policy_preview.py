@@ -69,7 +69,8 @@ class PolicyPreview:
 
     @property
     def unkeyed_kept(self) -> int:
-        """Records without a key that the pass would keep."""
+        """Records without a key that the pass would keep, besides the log's last one, which stays until
+        another follows."""
         untouched = self.dry_run.report.unkeyed_untouched if self.dry_run else 0
         return self._count(Verdict.KEPT_UNKEYED) + untouched
 

@@ -13,7 +13,9 @@ cdef class Account:
     cdef Buffer rebuilt
     cdef kp_tally rebuilt_records
     cdef int64_t copied_tombstones
+    cdef int64_t copied_tombstone_bytes
     cdef int64_t copied_horizon_min
+    cdef int64_t copied_tombstone_horizon_max
     cdef int64_t records_read
     cdef int64_t[VERDICT_COUNT] records
     cdef int64_t marked
@@ -33,8 +35,8 @@ cdef class Account:
         self.batches = self.records_read = self.marked = 0
         self.rebuilt.size = 0
         self.rebuilt_records.count = self.rebuilt_records.sum = 0
-        self.copied_tombstones = 0
-        self.copied_horizon_min = self.expired_offset_max = -1
+        self.copied_tombstones = self.copied_tombstone_bytes = 0
+        self.copied_horizon_min = self.copied_tombstone_horizon_max = self.expired_offset_max = -1
         memset(self.records, 0, sizeof(self.records))
 
     cdef object snapshot(self):
@@ -45,7 +47,9 @@ cdef class Account:
             rebuilt_records=self.rebuilt_records.count,
             rebuilt_offset_sum=self.rebuilt_records.sum,
             copied_tombstones=self.copied_tombstones,
+            copied_tombstone_bytes=self.copied_tombstone_bytes,
             copied_horizon_ms_min=self.copied_horizon_min,
+            copied_tombstone_horizon_ms_max=self.copied_tombstone_horizon_max,
             records_read=self.records_read,
             records_by_verdict={verdict: self.records[i] for i, verdict in enumerate(VERDICTS)},
             marked=self.marked,
@@ -79,7 +83,10 @@ cdef class Account:
         return 0
 
     cdef void note_copied(self, const Judged *judged, const batch_header *header) noexcept nogil:
-        self.copied_tombstones += judged.tombstones
+        if judged.tombstones > 0:
+            self.copied_tombstones += judged.tombstones
+            self.copied_tombstone_bytes += judged.tombstone_bytes
+            note_latest(&self.copied_tombstone_horizon_max, header)
         if header.attributes & ATTRIBUTE_DELETE_HORIZON and (
             judged.tombstones > 0 or is_marker_kind(judged.kind)
         ):

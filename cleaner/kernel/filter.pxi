@@ -216,6 +216,8 @@ cdef class BatchFilter:
             self.current.cut_entries(entries_size)
             self.source.cursor = cursor
             return 0
+        if self.judge.judged.tombstones > 0:
+            self.judge.judged.tombstone_bytes = self.current.tombstone_bytes(entries_size)
         self.group.enter(&self.judge.judged, batch, header, remains.size > 0)
         self.commit(&remains)
         return 1

@@ -15,6 +15,8 @@ cdef struct Judged:
     int32_t kept
     int32_t tombstones
     int32_t unkeyed
+    # Of the tombstones that remain, as they are written, uncompressed.
+    int64_t tombstone_bytes
     # The kind of its special row.
     uint8_t kind
     # A marker without remaining batches that gets its delete horizon now.

@@ -104,6 +104,14 @@ cdef inline void note_horizon(int64_t *least, int64_t horizon) noexcept nogil:
         least[0] = horizon
 
 
+cdef inline void note_latest(int64_t *latest, const batch_header *header) noexcept nogil:
+    """Set `latest` to the batch's delete horizon if that is later; a batch without one is the latest."""
+    if not header.attributes & ATTRIBUTE_DELETE_HORIZON:
+        latest[0] = INT64_MAX
+    elif header.base_timestamp > latest[0]:
+        latest[0] = header.base_timestamp
+
+
 cdef void clear_counts(KeyCounts *counts) noexcept nogil:
     memset(counts, 0, sizeof(KeyCounts))
     counts.least_delete_horizon = -1

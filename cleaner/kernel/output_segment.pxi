@@ -14,7 +14,9 @@ cdef struct Segment:
     int64_t batches
     int64_t records
     int64_t tombstones
+    int64_t tombstone_bytes
     int64_t delete_horizon_min
+    int64_t tombstone_horizon_max
     int64_t max_timestamp
     int64_t max_timestamp_offset
     int64_t bytes_since_entry
@@ -50,7 +52,7 @@ cdef class OutputSegment:
             raise ValueError(f"base offset {base_offset} is negative")
         memset(&self.current, 0, sizeof(Segment))
         self.current.base_offset = self.current.end_offset = base_offset
-        self.current.delete_horizon_min = -1
+        self.current.delete_horizon_min = self.current.tombstone_horizon_max = -1
         self.current.max_timestamp = self.current.max_timestamp_offset = -1
         clear_block(&self.keys)
         clear_counts(&self.key_counts)
@@ -70,7 +72,9 @@ cdef class OutputSegment:
             batches=self.current.batches,
             records=self.current.records,
             tombstones=self.current.tombstones,
+            tombstone_bytes=self.current.tombstone_bytes,
             delete_horizon_ms_min=self.current.delete_horizon_min,
+            tombstone_horizon_ms_max=self.current.tombstone_horizon_max,
             max_timestamp=self.current.max_timestamp,
             max_timestamp_offset=self.current.max_timestamp_offset,
         )
@@ -119,6 +123,17 @@ cdef class OutputSegment:
             store_int64(self.keys.versions.data + self.keys.versions.size, version)
             self.keys.versions.size += VERSION_SIZE
 
+    cdef int64_t tombstone_bytes(self, size_t entries_size) noexcept nogil:
+        """Returns the size of the tombstones after the first `entries_size` bytes of entries."""
+        cdef const uint8_t *entry = self.keys.entries.data + entries_size
+        cdef const uint8_t *end = self.keys.entries.data + self.keys.entries.size
+        cdef int64_t total = 0
+        while entry < end:
+            if entry_is_tombstone(entry):
+                total += load_uint32(entry + ENTRY_RECORD_SIZE)
+            entry += ENTRY_SIZE
+        return total
+
     cdef int add(self, const Judged *judged, const batch_header *remains) except -1 nogil:
         """Count a batch that goes to this segment."""
         self.summarize(judged, remains)
@@ -140,6 +155,9 @@ cdef class OutputSegment:
         if remains.record_count == 0:
             return
         segment.tombstones += judged.tombstones
+        if judged.tombstones > 0:
+            segment.tombstone_bytes += judged.tombstone_bytes
+            note_latest(&segment.tombstone_horizon_max, remains)
         if remains.max_timestamp > segment.max_timestamp:
             segment.max_timestamp = remains.max_timestamp
             segment.max_timestamp_offset = remains.last_offset

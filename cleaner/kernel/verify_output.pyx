@@ -6,7 +6,7 @@ It shares with the kernel that wrote the output only record_format.h, the codecs
 in the kernel's judging, copying or writing is not repeated here.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from cleaner.kernel.digest cimport (
@@ -45,7 +45,9 @@ cdef struct Found:
     int64_t batches
     int64_t records
     int64_t tombstones
+    int64_t tombstone_bytes
     int64_t delete_horizon_min
+    int64_t tombstone_horizon_max
     int64_t max_timestamp
     int64_t max_timestamp_offset
 
@@ -77,7 +79,7 @@ cdef class OutputReader(BatchReader):
     def start_segment(self, int64_t base_offset):
         memset(&self.segment_found, 0, sizeof(Found))
         self.segment_found.base_offset = self.segment_found.end_offset = base_offset
-        self.segment_found.delete_horizon_min = -1
+        self.segment_found.delete_horizon_min = self.segment_found.tombstone_horizon_max = -1
         self.segment_found.max_timestamp = self.segment_found.max_timestamp_offset = -1
 
     @property
@@ -89,7 +91,9 @@ cdef class OutputReader(BatchReader):
             batches=self.segment_found.batches,
             records=self.segment_found.records,
             tombstones=self.segment_found.tombstones,
+            tombstone_bytes=self.segment_found.tombstone_bytes,
             delete_horizon_ms_min=self.segment_found.delete_horizon_min,
+            tombstone_horizon_ms_max=self.segment_found.tombstone_horizon_max,
             max_timestamp=self.segment_found.max_timestamp,
             max_timestamp_offset=self.segment_found.max_timestamp_offset,
         )
@@ -138,6 +142,14 @@ cdef class OutputReader(BatchReader):
         if found.delete_horizon_min < 0 or header.base_timestamp < found.delete_horizon_min:
             found.delete_horizon_min = header.base_timestamp
 
+    cdef void note_tombstones(self, const batch_header *header) noexcept nogil:
+        """Note when the tombstones of a batch may go; without a delete horizon that is not known yet."""
+        cdef Found *found = &self.segment_found
+        cdef int64_t horizon = INT64_MAX
+        if header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            horizon = header.base_timestamp
+        found.tombstone_horizon_max = max(found.tombstone_horizon_max, horizon)
+
     cdef int read_rebuilt(
         self, const uint8_t *batch, const batch_header *header, int64_t position
     ) except -1 nogil:
@@ -153,6 +165,8 @@ cdef class OutputReader(BatchReader):
             ),
         )
         self.read_batch(batch, header, position)
+        if self.segment_found.tombstones > tombstones:
+            self.note_tombstones(header)
         # A horizon only matters in a batch with a tombstone, or in a marker's batch.
         if has_horizon and (
             self.segment_found.tombstones > tombstones or header.attributes & ATTRIBUTE_CONTROL
@@ -176,11 +190,13 @@ cdef class OutputReader(BatchReader):
             last_offset = offset
             self.offset_sum += <uint64_t>offset
             # Control records are not tombstones, even without a value.
-            self.segment_found.tombstones += (
+            if (
                 record.key_size >= 0
                 and record.value_size < 0
                 and not header.attributes & ATTRIBUTE_CONTROL
-            )
+            ):
+                self.segment_found.tombstones += 1
+                self.segment_found.tombstone_bytes += record.end - record.start
             kp_digest_add(
                 &self.digest, kp_digest_record(&record, header.base_offset, header.base_timestamp)
             )

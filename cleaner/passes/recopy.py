@@ -177,6 +177,8 @@ def cleaned_rows(
             record_count=summary.records,
             tombstone_count=summary.tombstones,
             least_delete_horizon_ms=summary.delete_horizon_ms_min,
+            tombstone_bytes=summary.tombstone_bytes,
+            tombstones_due_ms=summary.tombstone_horizon_ms_max,
         )
         for summary, end in zip(summaries, ends, strict=True)
     ]

@@ -293,9 +293,21 @@ def _check_copied(
         UNKNOWN in counted or sum(counted) == tombstones,
         f"{name}: {count_text(tombstones, 'tombstone')} must remain, the rows say {counted}",
     )
+    sizes = [row.tombstone_bytes for row in rows]
+    size = account.copied_tombstone_bytes + sum(each.tombstone_bytes for each in found)
+    _expect(
+        UNKNOWN in sizes or sum(sizes) == size,
+        f"{name}: {size} bytes of tombstones must remain, the rows say {sizes}",
+    )
     horizons = [account.copied_horizon_ms_min, *(each.delete_horizon_ms_min for each in found)]
     least, said = _least(horizons), _least(row.least_delete_horizon_ms for row in rows)
     _expect(least == said, f"{name}: the least delete horizon is {least}, the rows say {said}")
+    latest = max(each.tombstone_horizon_ms_max for each in found)
+    latest = max(latest, account.copied_tombstone_horizon_ms_max)
+    said = max(row.tombstones_due_ms for row in rows)
+    _expect(
+        latest == said, f"{name}: the last tombstone falls due at {latest}, the rows say {said}"
+    )
 
 
 def _least(horizons: Iterable[int]) -> int:

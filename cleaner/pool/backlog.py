@@ -8,18 +8,22 @@ may change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from cleaner.pool.lookout import sketch
 from cleaner.rules.pick import assess
+from cleaner.rules.tombstone_debt import TombstoneDebt, tombstone_debt
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import UNKNOWN
 from storage.log.log import PartitionLog
+from storage.threads import any_thread
 
 CACHE_MS_MAX = 60_000
 """A result is recomputed after this time, even if `Assessment.wake_ms` is later."""
+LOGS_PER_YIELD = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,10 @@ class Backlog:
     """Wall time at which the oldest dirty record reaches max.compaction.lag.ms; LONG_MAX: never."""
     tombstones_count: int
     """Tombstones in cleaned segments; those in other segments are not counted."""
+    tombstone_bytes: int | None
+    """Their encoded, uncompressed size; None if an earlier release has counted some of them."""
+    tombstones_due_ms: int | None
+    """Wall time at which all of them are due; None if there is none, or it is not known."""
     key_sidecar_bytes: int
     """Disk space of the key sidecars, which are files beside the segments."""
     horizon_ms: int | None
@@ -87,6 +95,18 @@ class Backlogs:
             yield log, cached.backlog
 
 
+@any_thread
+def debts_of(logs: Sequence[PartitionLog]) -> list[TombstoneDebt]:
+    """Returns the tombstones of each log that passes have counted."""
+    debts = []
+    for number, log in enumerate(logs):
+        if number % LOGS_PER_YIELD == 0:
+            # Releases the interpreter, so that the event loop can run.
+            time.sleep(0)
+        debts.append(tombstone_debt(log.segments))
+    return debts
+
+
 def _state_of(log: PartitionLog) -> State:
     # Tuples compare their items by identity first, so this comparison is cheap for an unchanged log.
     return (
@@ -104,6 +124,7 @@ def _assess(log: PartitionLog, state: State, now_ms: int) -> CachedBacklog:
     found = assess(drawn, log.config, now_ms)
     first_dirty = found.bounds.first_dirty_offset
     segments = [*drawn.sealed_rows, drawn.active_row]
+    debt = tombstone_debt(segments)
     horizons = [s.least_delete_horizon_ms for s in segments if s.least_delete_horizon_ms > UNKNOWN]
     backlog = Backlog(
         dirty_bytes=sum(each.size for each in segments if each.end_offset > first_dirty),
@@ -112,7 +133,9 @@ def _assess(log: PartitionLog, state: State, now_ms: int) -> CachedBacklog:
         dirty_ratio=found.dirty_ratio,
         offset_lag=max(drawn.log_end_offset - first_dirty, 0),
         deadline_ms=found.deadline_ms,
-        tombstones_count=sum(max(each.tombstone_count, 0) for each in segments),
+        tombstones_count=debt.tombstones,
+        tombstone_bytes=debt.bytes,
+        tombstones_due_ms=debt.all_due_ms,
         key_sidecar_bytes=sum(each.key_sidecar_bytes() for each in log.segments[:-1]),
         horizon_ms=min(horizons, default=None),
     )

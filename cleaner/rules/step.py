@@ -160,8 +160,13 @@ class SegmentSummary:
     batches: int
     records: int
     tombstones: int
+    tombstone_bytes: int
+    """The encoded, uncompressed size of its tombstones."""
     delete_horizon_ms_min: int
     """Earliest delete horizon of its batches with a tombstone or a marker; -1 if none has one."""
+    tombstone_horizon_ms_max: int
+    """Latest delete horizon of its batches with a tombstone; INT64_MAX if one has none yet; -1 if there
+    is no tombstone."""
     max_timestamp: int
     """Largest timestamp of its batches with records; -1 if there are none."""
     max_timestamp_offset: Offset
@@ -195,9 +200,13 @@ class GroupAccount:
     """The sum of their offsets modulo 2^64."""
     copied_tombstones: int
     """Tombstones in the copied batches."""
+    copied_tombstone_bytes: int
+    """Their encoded, uncompressed size."""
     copied_horizon_ms_min: int
     """The earliest delete horizon of a copied batch with a tombstone or a marker; -1 if there is
     none."""
+    copied_tombstone_horizon_ms_max: int
+    """The latest delete horizon of a copied batch with a tombstone; as in `SegmentSummary`."""
     records_read: int
     records_by_verdict: Mapping[Verdict, int]
     marked: int

@@ -383,6 +383,9 @@ def print_status(status: Json) -> None:
             [_queue_row(waiting) for waiting in status["queue"]],
             texts=LEFT_ALIGNED,
         )
+    owed = status.get("tombstones")
+    if owed and owed["tombstones"]:
+        typer.echo(debt_text(owed))
     for entry in status["quarantined"]:
         typer.echo(
             f"{name_of(entry)} is quarantined after {count_text(entry['failures'], 'failure')},"
@@ -397,6 +400,19 @@ def print_status(status: Json) -> None:
         left_out = status["last_passes_count"] - len(status["last_passes"])
         if left_out:
             typer.echo(f" and {left_out:,} more: see kompakt compact history TOPIC[-N]")
+
+
+def debt_text(debt: Json) -> str:
+    """Returns how many tombstones still have to go, and when they fall due."""
+    if not debt["tombstones"]:
+        return "tombstones: none in what passes have cleaned"
+    size, first, last = debt["tombstone_bytes"], debt["first_due_ms"], debt["all_due_ms"]
+    text = f"tombstones: {debt['tombstones']:,}"
+    if size is not None:
+        text += f" ({size_text(size)} uncompressed)"
+    if first is not None:
+        text += f"; the first falls due {moment_text(first)}"
+    return text + (f", all by {moment_text(last)}" if last is not None else "")
 
 
 def _throttle(throttle: Json, threads: int) -> str:

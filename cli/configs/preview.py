@@ -16,10 +16,9 @@ import typer
 
 from cleaner.rules.text import count_text, size_text
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.command_end import EXIT_FAILED, complain
+from cli.base.command_end import EXIT_FAILED, CommandFailed, complain
 from cli.base.output import print_json, print_table
 from cli.base.topic_facts import TOPIC_RESOURCE, describe
-from cli.compact.client import CallFailed
 from cli.compact.client import connected as connected_to
 from cli.compact.follow import follow_read_only
 from cli.compact.output import name_of
@@ -52,7 +51,7 @@ async def preview_configs(
         try:
             job = await _counted(url, str(target.name), topic_id, changes, as_json=as_json)
             warnings = _warnings(job, warnings)
-        except CallFailed as error:
+        except CommandFailed as error:
             unknown = f"what it would remove is not known: {error}"
     if as_json:
         rows = [{"name": name, "before": row, "now": row} for name, row in before.items()]
@@ -90,7 +89,7 @@ async def _topic_id(client: BrokerClient, target: Target) -> str | None:
 async def _counted(
     url: str, topic: str, topic_id: str, changes: Sequence[Change], *, as_json: bool
 ) -> Json:
-    """Returns the job that has counted what goes. Raises CallFailed."""
+    """Returns the job that has counted what goes. Raises CommandFailed."""
     asked = [
         {"name": each.name, "operation": each.operation.name.lower(), "value": each.value}
         for each in changes

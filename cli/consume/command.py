@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -90,6 +91,14 @@ def consume(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per line, for programs.")
     ] = False,
+    arrow: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="With --latest: write an Arrow file (Feather 2) and print nothing. Needs pyarrow.",
+        ),
+    ] = None,
     uncommitted: Annotated[
         bool,
         typer.Option("--uncommitted", help="Also print records of open and aborted transactions."),
@@ -133,6 +142,10 @@ def consume(
         _reject_together("--offset and --since", offset is not None and since is not None)
         _reject_together("--until and --follow", until is not None and follow)
         _reject_together("--json, --details and --hex", as_json + details + as_hex > 1)
+        if arrow is not None:
+            _reject_arrow(
+                latest=latest, follows=follow, prints=as_json + details + as_hex, text=key_separator
+            )
         begin = parse_begin(offset or "beginning")
         bounds = Bounds(
             partitions=tuple(partition or ()),
@@ -163,9 +176,22 @@ def consume(
             is_followed=follow,
             stall_seconds_max=timeout,
         )
-        return consume_topic(reading, printing, latest_memory_mib=memory if latest else None)
+        return consume_topic(
+            reading, printing, latest_memory_mib=memory if latest else None, arrow=arrow
+        )
 
     end(work)
+
+
+def _reject_arrow(*, latest: bool, follows: bool, prints: int, text: str | None) -> None:
+    """Raise CommandFailed if --arrow does not go together with the other options, or needs pyarrow."""
+    from cli.consume.arrow_file import check_arrow
+
+    if not latest:
+        raise CommandFailed(EXIT_USAGE, "--arrow needs --latest")
+    _reject_together("--arrow and --follow", follows)
+    _reject_together("--arrow and --json, --details, --hex or -K", prints > 0 or text is not None)
+    check_arrow()
 
 
 def _reject_together(options: str, are_given: bool) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -18,6 +19,7 @@ from cli.base.broker_client import connected
 from cli.base.output import progress_bars
 from cli.base.record_text import LineWriter, ReadRecord, TextFormat, details_line, json_line
 from cli.base.topic_facts import strategy_of
+from cli.consume.arrow_file import write_arrow
 from cli.consume.group_member import GroupReader
 from cli.consume.latest_records import LatestRecords
 from cli.consume.latest_table import LatestTable
@@ -75,11 +77,17 @@ class PrintOptions:
 
 
 def consume_topic(
-    reading: ReadOptions, printing: PrintOptions, *, latest_memory_mib: int | None
+    reading: ReadOptions,
+    printing: PrintOptions,
+    *,
+    latest_memory_mib: int | None,
+    arrow: Path | None = None,
 ) -> int:
     """Read and print records, and return the exit code.
 
-    With `latest_memory_mib` print the last value of each key, kept in that much memory.
+    Args:
+        latest_memory_mib: print the last value of each key, kept in that much memory.
+        arrow: write these to an Arrow file instead.
     """
     is_latest = latest_memory_mib is not None
     ranges, strategy = asyncio.run(_begin(reading, is_latest=is_latest))
@@ -88,7 +96,13 @@ def consume_topic(
             _print_records(reader, reading, printing)
             return 0
         with LatestRecords(memory_bytes=latest_memory_mib << 20, strategy=strategy) as latest:
-            _print_latest(reader, reading, printing, latest)
+            _read_latest(reader, reading, latest)
+            if arrow is None:
+                _print_latest(reader, reading, printing, latest)
+                return 0
+            rows = itertools.islice(latest, reading.count_max)
+            write_arrow(arrow, rows, topic=reading.topic, strategy=str(strategy))
+            typer.echo(_totals(latest, reading.topic), err=True)
     return 0
 
 
@@ -135,11 +149,14 @@ def _print_records(reader: Reader, reading: ReadOptions, printing: PrintOptions)
                 return
 
 
+def _read_latest(reader: Reader, reading: ReadOptions, latest: LatestRecords) -> None:
+    for batch in _read_with_progress(reader, reading.topic, is_shown=True):
+        latest.add(_with_key(batch, reading.key))
+
+
 def _print_latest(
     reader: Reader, reading: ReadOptions, printing: PrintOptions, latest: LatestRecords
 ) -> None:
-    for batch in _read_with_progress(reader, reading.topic, is_shown=True):
-        latest.add(_with_key(batch, reading.key))
     line = printing.line_writer(reading.topic)
     if printing.is_table:
         table = LatestTable(key_bytes_max=latest.key_bytes_max())

@@ -73,6 +73,7 @@ _MANIFEST_TIMES = frozenset(
         "first_append_ms",
         "last_append_ms",
         "least_delete_horizon_ms",
+        "tombstones_due_ms",
     }
 )
 

@@ -17,6 +17,7 @@ from cli.base.options import (
     Topics,
     parse_pair,
 )
+from cli.compact.commands import DEFAULT_URL, Url
 
 app = typer.Typer(
     name="topics", help="Show, create, change and delete topics.", no_args_is_help=True
@@ -41,12 +42,18 @@ def list_topics(
 @app.command()
 @with_access
 def describe(
-    topics: Topics, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
+    topics: Topics,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the partitions of topics with their start and end offsets, and the topics' settings."""
+    """Show the partitions of topics with their start and end offsets, and the topics' settings.
+
+    For compacted topics, also how many tombstones still have to go, and when; this asks --url.
+    """
     from cli.topics.show import show_topics
 
-    run(lambda: show_topics(bootstrap, topics, as_json=as_json))
+    run(lambda: show_topics(bootstrap, url, topics, as_json=as_json))
 
 
 @app.command()

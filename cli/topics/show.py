@@ -22,6 +22,8 @@ from cli.base.topic_facts import (
     parts_of,
     sizes_of,
 )
+from cli.compact.output import debt_text
+from cli.topics.tombstones import tombstones_of
 from protocol.messages.describe_configs import DescribeConfigsResult
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from protocol.wire.error_codes import ErrorCode
@@ -103,8 +105,8 @@ async def _policies(
     return {result.resource_name: config.value for result in results for config in result.configs}
 
 
-async def show_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> int:
-    """Print the settings and the partitions of topics."""
+async def show_topics(bootstrap: str, url: str, names: Sequence[str], *, as_json: bool) -> int:
+    """Print the settings, the partitions and the tombstones of topics."""
     async with connected(bootstrap) as client:
         topics = await describe(client, names)
         configs = await configs_of(client, TOPIC_RESOURCE, [str(topic.name) for topic in topics])
@@ -119,6 +121,8 @@ async def show_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) ->
         }
         for topic, result in zip(topics, configs, strict=True)
     ]
+    for topic in described:
+        topic["tombstones"] = await tombstones_of(url, topic) if _is_compacted(topic) else None
     if as_json:
         print_json({"topics": described})
     else:
@@ -148,6 +152,14 @@ def _print_topic(topic: Json) -> None:
         typer.echo(f"  {config['name']}={config['value']}{where}")
     titles = ("partition", "leader", "start offset", "end offset", "offsets", "size", "state")
     print_table(titles, [_partition_row(row) for row in topic["partitions"]], texts={"state"})
+    owed = topic["tombstones"]
+    if owed is not None:
+        typer.echo(f"tombstones: {owed['error']}" if "error" in owed else debt_text(owed))
+
+
+def _is_compacted(topic: Json) -> bool:
+    policies = (each["value"] for each in topic["configs"] if each["name"] == POLICY)
+    return any("compact" in str(value).split(",") for value in policies)
 
 
 def _partition_row(row: Json) -> tuple[str, ...]:

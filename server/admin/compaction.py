@@ -12,11 +12,19 @@ from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import stable_end
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.paused import CleaningPaused
+from cleaner.pool.backlog import debts_of
 from cleaner.pool.pool import CleanerPool
 from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
+from cleaner.rules.tombstone_debt import total_debt
 from server.admin.compaction_jobs import CompactionJobs, Job
-from server.admin.compaction_json import cancelled_json, guard_json, status_json
+from server.admin.compaction_json import (
+    cancelled_json,
+    debt_json,
+    guard_json,
+    partition_json,
+    status_json,
+)
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.compaction_undo import undone_json
 from server.admin.latency_watch import LatencyWatch
@@ -242,9 +250,29 @@ class Compaction:
             lambda log, on_start: self.pool.digest(log, end_offset, on_start=on_start),
         )
 
+    async def tombstones(self, name: str, partition: int | None) -> Json:
+        """Returns the tombstones that passes have counted in a topic, and when they fall due, as JSON.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition, or a log is offline.
+        """
+        topic, logs = self.topic_of(name, partition), self.logs_of(name, partition)
+        debts = await self._administration.run(debts_of, logs)
+        return {
+            "topic": name,
+            "topic_id": topic_id_text(topic.id),
+            **debt_json(total_debt(debts)),
+            "partitions": [
+                {**partition_json(log.topic_partition), **debt_json(debt)}
+                for log, debt in zip(logs, debts, strict=True)
+            ],
+        }
+
     async def status(self) -> Json:
-        """Returns running, queued and last passes, the quarantine and the pauses, as JSON."""
-        return status_json(
+        """Returns running, queued and last passes, the quarantine, the pauses and the tombstones of all
+        topics, as JSON."""
+        debts = await self._administration.run(debts_of, self.topics.logs())
+        return {"tombstones": debt_json(total_debt(debts))} | status_json(
             self.pool.status(),
             await self.pool.queue(),
             self.paused(),

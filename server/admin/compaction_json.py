@@ -22,6 +22,7 @@ from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.latest import NO_VERSION
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
+from cleaner.rules.tombstone_debt import TombstoneDebt
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
 from server.runtime.sliced_json import Json, Rows
@@ -344,6 +345,16 @@ def _waiting_json(candidate: Candidate) -> Json:
         "dirty_ratio": round(assessment.dirty_ratio, 6),
         "dirty_bytes": assessment.cleanable_bytes,
         "waited_ms": candidate.waited_ms,
+    }
+
+
+def debt_json(debt: TombstoneDebt) -> Json:
+    """Returns how many tombstones still have to go, their uncompressed bytes, and when they fall due."""
+    return {
+        "tombstones": debt.tombstones,
+        "tombstone_bytes": debt.bytes,
+        "first_due_ms": debt.first_due_ms,
+        "all_due_ms": debt.all_due_ms,
     }
 
 

@@ -14,6 +14,7 @@ POST   <where>/preview?topic_id=U          202 and a job that finds out what a c
                                            settings would remove; the body has the changes
                                            (`policy_changes.py`); the id guards against another cluster
 POST   <where>/pause | resume
+GET    <where>/tombstones                  how many still have to go, their bytes, and when they fall due
 GET    <where>/explain                     why it is not being compacted, and how to change that
 GET    <where>/undo                        which passes can be undone, and until when
 POST   <where>/undo?pass=N                 put back what a pass has replaced, and pause the topic
@@ -92,6 +93,7 @@ class CompactionRoutes:
                 web.post(where + "/preview", refusals_as_json(self._preview)),
                 web.post(where + "/find-key", refusals_as_json(self._find_key)),
                 web.post(where + "/digest", refusals_as_json(self._digest)),
+                web.get(where + "/tombstones", refusals_as_json(self._tombstones)),
                 web.get(where + "/explain", refusals_as_json(self._explain)),
                 web.get(where + "/undo", refusals_as_json(self._kept)),
                 web.post(where + "/undo", refusals_as_json(self._undo)),
@@ -168,6 +170,11 @@ class CompactionRoutes:
         return await accepted(
             compaction.digest(compaction.logs_of(topic, partition), end_offset), self._answers
         )
+
+    async def _tombstones(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
+        assert topic is not None
+        return await self._answers.of(await compaction.tombstones(topic, partition))
 
     async def _explain(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)

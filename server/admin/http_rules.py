@@ -62,6 +62,7 @@ _OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
     ("POST", "/preview"): DESCRIBE,
     ("POST", "/find-key"): READ,
     ("POST", "/digest"): READ,
+    ("GET", "/tombstones"): DESCRIBE,
     ("GET", "/explain"): DESCRIBE,
     ("GET", "/undo"): DESCRIBE,
     ("POST", "/undo"): ALTER,

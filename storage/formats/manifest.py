@@ -13,6 +13,7 @@
                | offset_of_max_timestamp: int64 | created_ms: int64 | first_append_ms: int64
                | last_append_ms: int64 | record_count: int64 | tombstone_count: int64
                | least_delete_horizon_ms: int64
+               | tombstone_bytes: int64 | tombstones_due_ms: int64, both only if a row has one of them
     checksum := xxh3-64 of all before it: uint64
 
 All big-endian. A later release may lengthen header and rows at their ends: a reader takes the sizes
@@ -79,6 +80,13 @@ ROW = struct.Struct(
     "q"  # tombstone count
     "q"  # least delete horizon
 )
+TOMBSTONES = struct.Struct(
+    ">"
+    "q"  # tombstone bytes
+    "q"  # when all are due
+)
+"""Follows each row, if a pass of this release has counted the tombstones of a segment. An earlier
+release skips it, and its own manifests do not have it."""
 CHECKSUM = struct.Struct(">Q")
 PREFIX = struct.Struct(">4sHHH")
 
@@ -131,6 +139,11 @@ class SegmentRow:
     least_delete_horizon_ms: int = UNKNOWN
     """The earliest delete horizon that something in the segment waits for; -1 if nothing does, or
     if it is unknown. A batch whose tombstones are gone still has a horizon, but nothing waits for it."""
+    tombstone_bytes: int = UNKNOWN
+    """The encoded, uncompressed size of its tombstones; -1 until the cleaner has counted it."""
+    tombstones_due_ms: int = UNKNOWN
+    """The latest delete horizon of a tombstone; 2^63 - 1 if one has none yet; -1 if there is none, or if
+    it is unknown."""
 
     @property
     def is_cleaned(self) -> bool:
@@ -190,12 +203,13 @@ def encode(manifest: Manifest) -> bytes:
         ids = COPY_ID.pack((manifest.copy_id or NO_ID).bytes)
     if manifest.copied_from is not None:
         ids += COPIED_FROM.pack(manifest.copied_from.bytes)
+    counts_tombstones = any(map(_counts_tombstones, manifest.segments))
     body = bytearray(
         HEADER.pack(
             MAGIC,
             FORMAT_WITH_FOREIGN_STATES if manifest.has_foreign_states else FORMAT,
             HEADER.size + len(ids),
-            ROW.size,
+            ROW.size + TOMBSTONES.size * counts_tombstones,
             FLAG_HAS_ABORTED * manifest.has_aborted_file
             | FLAG_UNFINISHED_PASS * manifest.has_unfinished_pass
             | FLAG_HISTORY * manifest.has_history
@@ -213,7 +227,7 @@ def encode(manifest: Manifest) -> bytes:
     )
     body += ids
     for row in manifest.segments:
-        body += encode_row(row)
+        body += encode_row(row, counts_tombstones=counts_tombstones)
     return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
 
 
@@ -258,7 +272,8 @@ def decode(data: bytes, path: str) -> Manifest:
         copy_id=_id_at(data, HEADER.size, header_size),
         copied_from=_id_at(data, HEADER.size + COPY_ID.size, header_size),
         segments=tuple(
-            decode_row(data, header_size + index * row_size) for index in range(segment_count)
+            decode_row(data, header_size + index * row_size, row_size)
+            for index in range(segment_count)
         ),
     )
 
@@ -290,9 +305,13 @@ def _id_at(data: bytes, position: int, header_size: int) -> uuid.UUID | None:
     return uuid.UUID(bytes=found) if any(found) else None
 
 
-def encode_row(row: SegmentRow) -> bytes:
-    """Returns the bytes of a segment's row."""
-    return ROW.pack(
+def _counts_tombstones(row: SegmentRow) -> bool:
+    return row.tombstone_bytes != UNKNOWN or row.tombstones_due_ms != UNKNOWN
+
+
+def encode_row(row: SegmentRow, *, counts_tombstones: bool = True) -> bytes:
+    """Returns the bytes of a segment's row; `counts_tombstones`: with those of `TOMBSTONES`."""
+    body = ROW.pack(
         row.base_offset,
         row.file_version,
         row.flags,
@@ -307,11 +326,18 @@ def encode_row(row: SegmentRow) -> bytes:
         row.tombstone_count,
         row.least_delete_horizon_ms,
     )
+    if counts_tombstones:
+        body += TOMBSTONES.pack(row.tombstone_bytes, row.tombstones_due_ms)
+    return body
 
 
-def decode_row(data: bytes, position: int) -> SegmentRow:
-    """Returns the segment's row at a position. Raises struct.error if the data ends before."""
+def decode_row(data: bytes, position: int, row_size: int = ROW.size) -> SegmentRow:
+    """Returns the segment's row at a position, of so many bytes. Raises struct.error if the data ends
+    before."""
     values = ROW.unpack_from(data, position)
+    tombstone_bytes, tombstones_due_ms = UNKNOWN, UNKNOWN
+    if row_size >= ROW.size + TOMBSTONES.size:
+        tombstone_bytes, tombstones_due_ms = TOMBSTONES.unpack_from(data, position + ROW.size)
     return SegmentRow(
         base_offset=values[0],
         file_version=values[1],
@@ -326,4 +352,6 @@ def decode_row(data: bytes, position: int) -> SegmentRow:
         record_count=values[10],
         tombstone_count=values[11],
         least_delete_horizon_ms=values[12],
+        tombstone_bytes=tombstone_bytes,
+        tombstones_due_ms=tombstones_due_ms,
     )

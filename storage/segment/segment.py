@@ -64,7 +64,9 @@ class Segment:
         "offset_of_max_timestamp",
         "record_count",
         "size",
+        "tombstone_bytes",
         "tombstone_count",
+        "tombstones_due_ms",
     )
 
     def __init__(
@@ -109,6 +111,8 @@ class Segment:
         self.record_count = max(row.record_count, 0)
         self.tombstone_count = row.tombstone_count
         self.least_delete_horizon_ms = row.least_delete_horizon_ms
+        self.tombstone_bytes = row.tombstone_bytes
+        self.tombstones_due_ms = row.tombstones_due_ms
         self.key_sidecar_size: int | None = None
         """The size of its key sidecar, 0 if there is none; None if it is not known yet."""
 
@@ -145,6 +149,8 @@ class Segment:
             record_count=self.record_count,
             tombstone_count=self.tombstone_count,
             least_delete_horizon_ms=self.least_delete_horizon_ms,
+            tombstone_bytes=self.tombstone_bytes,
+            tombstones_due_ms=self.tombstones_due_ms,
         )
 
     # ---------------------------------------------------------------- files

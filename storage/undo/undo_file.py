@@ -32,7 +32,7 @@ import xxhash
 
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
-from storage.formats.manifest import ROW, SegmentRow, decode_row, encode_row
+from storage.formats.manifest import ROW, TOMBSTONES, SegmentRow, decode_row, encode_row
 from storage.state.aborted_transactions import Row as AbortedRow
 
 MAGIC = b"KUND"
@@ -40,6 +40,7 @@ FORMAT = 1
 HEADER = struct.Struct(">4sHHHHI")
 SIZE = struct.Struct(">I")
 PASS = struct.Struct(">qqqHHII")
+ROW_BYTES = ROW.size + TOMBSTONES.size
 COUNTS = struct.Struct(">II")
 ABORTED = struct.Struct(">qqq")
 CHECKSUM = struct.Struct(">Q")
@@ -128,7 +129,7 @@ class EndedPass:
 
 def encode(ended: Sequence[EndedPass], kept: Sequence[KeptPass]) -> bytes:
     """Returns the bytes of an undo file."""
-    body = bytearray(HEADER.pack(MAGIC, FORMAT, HEADER.size, ROW.size, 0, len(ended) + len(kept)))
+    body = bytearray(HEADER.pack(MAGIC, FORMAT, HEADER.size, ROW_BYTES, 0, len(ended) + len(kept)))
     for end in ended:
         entry = PASS.pack(end.number, end.ended_ms, 0, end.reason, 0, 0, 0)
         body += SIZE.pack(len(entry)) + entry
@@ -190,7 +191,7 @@ def _check_frame(data: bytes, path: str) -> tuple[int, int, int]:
         raise DamagedFile(path, "its checksum differs")
     if format_version > FORMAT:
         raise FormatFromTheFuture(path, format_version, FORMAT)
-    if header_size < HEADER.size or row_size < ROW.size:
+    if header_size < HEADER.size or row_size < ROW_BYTES:
         raise DamagedFile(path, f"header of {header_size} and rows of {row_size} bytes")
     return header_size, row_size, count
 
@@ -205,7 +206,7 @@ def _decode_pass(data: bytes, position: int, row_size: int) -> KeptPass:
         source_count, output_count = COUNTS.unpack_from(data, position)
         position += COUNTS.size
         starts = range(position, position + row_size * (source_count + output_count), row_size)
-        rows = tuple(decode_row(data, start) for start in starts)
+        rows = tuple(decode_row(data, start, row_size) for start in starts)
         swaps.append(KeptSwap(rows[:source_count], rows[source_count:]))
         position += row_size * len(rows)
     return KeptPass(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -59,6 +60,44 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
     # What the cleaner leaves says the same.
     kompakt.told("compact", "now", "accounts")
     assert kompakt.told("consume", "accounts", "--latest") == table.stdout
+
+
+def test_the_last_values_are_exported_as_json_lines_and_as_an_arrow_file(
+    kompakt: TypedCommands, tmp_path: Path
+) -> None:
+    kompakt.told("topics", "create", "exported", "--compact", "--partitions", "2")
+    kompakt.told("topics", "create", "imported", "--compact", "--partitions", "2")
+    given = "a:1\nb:1\na:2\nc:3\n"
+    kompakt.told("produce", "exported", "-K", ":", "--header", "h=x", given=given)
+    kompakt.told("produce", "exported", "--tombstones", given="c\n")
+
+    exported = kompakt.told("consume", "exported", "--latest", "--json")
+    file = tmp_path / "exported.arrow"
+    written = kompakt.run("consume", "exported", "--latest", "--arrow", str(file))
+
+    rows = [json.loads(line) for line in lines(exported)]
+    assert sorted((row["key"], row["value"]) for row in rows) == [("a", "2"), ("b", "1")]
+    for row in rows:
+        assert row["topic"] == "exported"
+        assert row["headers"] == [{"key": "h", "value": "x"}]
+        assert set(row) == {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
+    assert (written.returncode, written.stdout) == (0, "")
+    assert written.stderr == "exported: 2 keys with a value, from 5 records\n"
+    with pa.ipc.open_file(file) as opened:
+        table = opened.read_all()
+    assert table.column_names == ["partition", "offset", "timestamp", "key", "value", "headers"]
+    columns = ("partition", "offset", "key", "value")
+    assert [tuple(row[name] for name in columns) for row in table.to_pylist()] == [
+        (row["partition"], row["offset"], row["key"].encode(), row["value"].encode())
+        for row in rows
+    ]
+    # JSON lines are also the way back.
+    kompakt.told("produce", "imported", "--json", given=exported)
+    again = kompakt.told("consume", "imported", "--latest", "-K", "=")
+    assert sorted(lines(again)) == ["a=2", "b=1"]
+    assert (
+        kompakt.refused("consume", "exported", "--arrow", "x", code=2) == "--arrow needs --latest"
+    )
 
 
 def test_the_last_value_of_a_key_is_the_one_with_the_highest_version(

@@ -43,6 +43,33 @@ def test_a_topic_is_created_listed_described_and_deleted(kompakt: TypedCommands)
     assert "orders" not in kompakt.told("topics", "list")
 
 
+def test_tombstones_are_shown_with_the_dates_of_their_end(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "deleted", "--compact")
+    kompakt.told("produce", "deleted", "-K", ":", given="a:1\nb:1\n")
+    kompakt.told("produce", "deleted", "--tombstones", given="a\n")
+    none = kompakt.told("topics", "describe", "deleted").splitlines()[-1]
+    kompakt.told("compact", "now", "deleted")
+
+    shown = kompakt.told("topics", "describe", "deleted").splitlines()[-1]
+    (described,) = kompakt.json("topics", "describe", "deleted")["topics"]
+    status = kompakt.json("compact", "status")["tombstones"]
+
+    assert none == "tombstones: none in what passes have cleaned"
+    assert shown.startswith("tombstones: 1 (")
+    assert "uncompressed); the first falls due 2" in shown
+    assert ", all by 2" in shown
+    owed = described["tombstones"]
+    assert owed["tombstones"] == 1
+    assert owed["tombstone_bytes"] > 0
+    assert owed["first_due_ms"] == owed["all_due_ms"] > 0
+    assert [each["tombstones"] for each in owed["partitions"]] == [1]
+    assert status["tombstones"] >= 1
+    assert "tombstones: " in kompakt.told("compact", "status")
+    nowhere = kompakt.told("topics", "describe", "deleted", "--url", "http://127.0.0.1:1")
+    assert "tombstones: not known: no broker answers" in nowhere
+    kompakt.told("topics", "delete", "deleted", "--yes")
+
+
 def test_programs_read_the_same_as_json(kompakt: TypedCommands) -> None:
     made = kompakt.json("topics", "create", "read", "--partitions", "2")
     assert made["is_created"]

@@ -148,6 +148,7 @@ def batch_at(data: bytes, at: int, end_offset: int) -> Batch | None:
 
 HEADER = struct.Struct(">4sHHHHqq16siiqqq")
 ROW = struct.Struct(">qqi4xqqqqqqqqqq")
+TOMBSTONES = struct.Struct(">qq")
 ROW_FIELDS = (
     "base_offset",
     "file_version",
@@ -162,6 +163,8 @@ ROW_FIELDS = (
     "record_count",
     "tombstone_count",
     "least_delete_horizon",
+    "tombstone_bytes",
+    "tombstones_due",
 )
 
 
@@ -184,12 +187,15 @@ def read_manifest(directory: Path) -> Manifest:
     check((magic, format_) == (b"KMAN", 2 if flags & 4 else 1), "magic and format")
     version, generation, topic_id, partition, count, log_start, clean, truncate_to = values
     check(len(data) == header_size + count * row_size + 8, "the sizes fit")
-    rows = [
-        dict(zip(ROW_FIELDS, ROW.unpack_from(data, header_size + n * row_size), strict=True))
-        for n in range(count)
-    ]
+    rows = [read_row(data[header_size + n * row_size :], row_size) for n in range(count)]
     id_text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return Manifest(version, generation, id_text, partition, log_start, clean, truncate_to, rows)
+
+
+def read_row(data: bytes, row_size: int) -> dict[str, int]:
+    values = ROW.unpack_from(data)
+    more = TOMBSTONES.unpack_from(data, ROW.size) if row_size >= 120 else (-1, -1)
+    return dict(zip(ROW_FIELDS, values + more, strict=True))
 
 
 # ---------------------------------------------------------------- a log

@@ -51,6 +51,8 @@ class Waiting:
     dirty_ratio: float = 0.0
     offset_lag: int = 0
     tombstones_count: int = 0
+    tombstone_bytes: int | None = 0
+    tombstones_due_ms: int | None = None
     key_sidecar_bytes: int = 0
     horizon_ms: int | None = None
 

@@ -37,6 +37,8 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
         dirty_ratio=0.25,
         offset_lag=35,
         tombstones_count=4,
+        tombstone_bytes=44,
+        tombstones_due_ms=1_700_000_003_500,
         key_sidecar_bytes=240,
         horizon_ms=1_700_000_000_500,
     )
@@ -51,6 +53,11 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
     assert samples["kompakt_log_clean_offset_lag", "c", "1"] == 35
     assert samples["kompakt_log_overdue_seconds", "c", "1"] == 1.5
     assert samples["kompakt_log_tombstones", "c", "1"] == 4
+    assert samples["kompakt_log_tombstone_bytes", "c", "1"] == 44
+    assert samples["kompakt_topic_tombstone_bytes", "c"] == 44
+    due = samples["kompakt_log_tombstones_due_timestamp_seconds", "c", "1"]
+    assert due == samples["kompakt_topic_tombstones_due_timestamp_seconds_max", "c"]
+    assert due == 1_700_000_003.5
     assert samples["kompakt_log_key_sidecar_bytes", "c", "1"] == 240
     assert samples["kompakt_topic_key_sidecar_bytes", "c"] == 240
     horizon = samples["kompakt_log_delete_horizon_timestamp_seconds", "c", "1"]
@@ -156,7 +163,7 @@ def test_topics_are_bounded_as_partitions_are() -> None:
     world = ScrapedWorld(listed_max=2)
     for number in range(6):
         topic = f"t{number}"
-        backlog = Waiting(dirty_bytes=number, horizon_ms=number)
+        backlog = Waiting(dirty_bytes=number, horizon_ms=number, tombstones_due_ms=number)
         world.partitions.append(partition(topic, 0, backlog=backlog))
         world.cleaner.pass_completed(Report(topic=topic))
         world.cleaner.quarantined(quarantined(topic, 0))

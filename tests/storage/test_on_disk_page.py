@@ -196,11 +196,24 @@ def _check_log(log: Log, topic_id: str, partition: int) -> None:
         waiting = [b for b in batches if any(value is None for *_, value, _ in b.records())]
         horizons = [h for b in waiting if (h := b.delete_horizon) is not None]
         assert min(horizons, default=-1) == row["least_delete_horizon"]
+        if row["tombstone_count"] != -1:
+            _check_tombstones(row, waiting)
         indexes = (read_offset_index(segment), read_time_index(segment))
         assert indexes == expected_indexes(segment, INTERVAL_BYTES)
     if log.batches():
         epochs = read_epochs(log.directory) if manifest.rows[-1]["size"] > 0 else [(0, 0)]
         assert {batch.epoch for batch in log.batches()} == {epoch_of(epochs, 0)} == {0}
+
+
+def _check_tombstones(row: dict[str, int], waiting: list[on_disk_reader.Batch]) -> None:
+    """Check what a pass has counted of a segment's tombstones."""
+    sizes = [
+        size for batch in waiting for (*_, value, _), size in batch.sized_records() if value is None
+    ]
+    horizons = [batch.delete_horizon for batch in waiting]
+    due = max((2**63 - 1 if each is None else each for each in horizons), default=-1)
+    assert (row["tombstone_count"], row["tombstone_bytes"]) == (len(sizes), sum(sizes))
+    assert row["tombstones_due"] == due
 
 
 def _check_sidecars(log: Log, hash_key: bytes) -> None:

@@ -25,7 +25,9 @@ SUMMARY = SegmentSummary(
     batches=1,
     records=2,
     tombstones=1,
+    tombstone_bytes=9,
     delete_horizon_ms_min=77,
+    tombstone_horizon_ms_max=88,
     max_timestamp=5,
     max_timestamp_offset=Offset(14),
 )
@@ -53,6 +55,7 @@ def test_a_row_takes_times_from_its_sources_and_contents_from_the_filter() -> No
     assert (row.base_offset, row.end_offset) == (10, 30)
     assert (row.created_ms, row.first_append_ms, row.last_append_ms) == (9000, 1000, 2000)
     assert (row.record_count, row.tombstone_count, row.least_delete_horizon_ms) == (2, 1, 77)
+    assert (row.tombstone_bytes, row.tombstones_due_ms) == (9, 88)
     assert (row.max_timestamp, row.offset_of_max_timestamp) == (5, 14)
 
 

@@ -208,6 +208,8 @@ def test_a_wrong_output_is_not_swapped_in(
     [
         pytest.param({"record_count": 1}, id="records"),
         pytest.param({"tombstone_count": 0}, id="tombstones"),
+        pytest.param({"tombstone_bytes": 0}, id="tombstone_bytes"),
+        pytest.param({"tombstones_due_ms": 5}, id="tombstones_due"),
         pytest.param({"max_timestamp": 5}, id="max_timestamp"),
         pytest.param({"offset_of_max_timestamp": 7}, id="its_offset"),
         pytest.param({"least_delete_horizon_ms": -1}, id="horizon"),

@@ -71,6 +71,8 @@ def test_tombstones_are_told_with_the_earliest_horizon_once_a_pass_has_counted_t
 
     after = backlog_of(compacted)
     assert (after.tombstones_count, after.horizon_ms) == (2, compacted.now_ms + 1000)
+    assert after.tombstones_due_ms == compacted.now_ms + 1000
+    assert after.tombstone_bytes == compacted.log.segments[0].tombstone_bytes > 0
 
 
 def test_key_sidecars_are_counted_beside_the_log_and_only_while_they_are_there() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner.pool.lookout import SECONDS_PER_TURN, Lookout, sketch
-from cleaner.rules.hold import NO_HOLD, Hold
+from cleaner.rules.hold import NO_HOLD, HeldLog, Hold
 from storage.files.errors import CorruptLog
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
@@ -193,7 +193,7 @@ async def test_a_look_at_many_logs_that_take_long_leaves_the_loop_to_others() ->
     world, looked_at, turns = World(), list[int](), list[int]()
     world.compacted.append((b"k", b"v"))
 
-    def take_a_millisecond(_: PartitionLog) -> Hold:
+    def take_a_millisecond(_: HeldLog) -> Hold:
         world.compacted.now_ms += 1
         looked_at.append(len(turns))
         return NO_HOLD

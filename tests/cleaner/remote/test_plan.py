@@ -85,15 +85,15 @@ def test_an_executor_of_another_release_refuses_a_pickled_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pickled = pickle.dumps(PLAN)
-    monkeypatch.setattr(plans, "FORMAT", 1)
-    with pytest.raises(RefusedJson, match="the plan has format 2, this release reads format 1"):
+    monkeypatch.setattr(plans, "FORMAT", 2)
+    with pytest.raises(RefusedJson, match="the plan has format 3, this release reads format 2"):
         pickle.loads(pickled)
 
 
 def test_a_plan_of_a_release_without_holds_is_refused_for_its_format() -> None:
     raw = json.loads(PLAN.to_json())
     del raw["hold_offset"]
-    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 2"):
+    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 3"):
         RemotePlan.from_json(json.dumps({**raw, "format": 1}))
 
 
@@ -112,7 +112,9 @@ ACCOUNT = GroupAccount(
     rebuilt_records=0,
     rebuilt_offset_sum=0,
     copied_tombstones=0,
+    copied_tombstone_bytes=0,
     copied_horizon_ms_min=-1,
+    copied_tombstone_horizon_ms_max=-1,
     records_read=1,
     records_by_verdict={Verdict.KEPT_LATEST: 1},
     marked=0,
@@ -161,7 +163,7 @@ def changed(change: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda raw: raw.update(format=1), "format 1, this release reads format 2"),
+        (lambda raw: raw.update(format=1), "format 1, this release reads format 3"),
         (lambda raw: raw.pop("format"), "format None"),
         (lambda raw: raw.pop("end_offset"), "missing required field `end_offset`"),
         (lambda raw: raw.update(path="/etc/passwd"), "unknown field `path`"),

@@ -51,8 +51,8 @@ def test_a_change_that_removes_nothing_says_so(capsys: pytest.CaptureFixture[str
 
 
 def test_what_goes_is_summed_and_shown_by_partition(capsys: pytest.CaptureFixture[str]) -> None:
-    both = {"deletion": True, "compaction": True}
-    lines = printed(capsys, part(0, **both, unkeyed=(2, 1)), part(1, **both))
+    first = part(0, deletion=True, compaction=True, unkeyed=(2, 1))
+    lines = printed(capsys, first, part(1, deletion=True, compaction=True))
 
     assert lines[0] == (
         "  retention would delete 8 records (80 B) of 20 records (200 B) at once:"

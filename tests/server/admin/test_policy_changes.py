@@ -102,10 +102,10 @@ async def test_a_topic_of_another_cluster_is_not_previewed(broker: SteeredBroker
     assert topic is not None
     ours, theirs = topic_id_text(topic.id), "AAAAAAAAAAAAAAAAAAAAAQ"
 
-    for topic_id, expected in ((ours, 202), (theirs, 409)):
-        query = f"{PREVIEW}?topic_id={topic_id}"
-        status, answer = await broker.ask("POST", query, data=body(COMPACT))
-        assert status == expected, answer
+    accepted, _ = await broker.ask("POST", f"{PREVIEW}?topic_id={ours}", data=body(COMPACT))
+    status, answer = await broker.ask("POST", f"{PREVIEW}?topic_id={theirs}", data=body(COMPACT))
+
+    assert (accepted, status) == (202, 409)
     assert "it is another cluster's" in answer["error"]
 
 

@@ -17,7 +17,6 @@ from storage.formats.manifest import (
     COPY_ID,
     FLAG_CLEANED,
     HEADER,
-    ROW,
     Manifest,
     SegmentRow,
 )
@@ -124,16 +123,37 @@ def test_any_flipped_bit_and_any_cut_is_damage() -> None:
             decode_manifest(data[:position], "m")
 
 
-def test_longer_header_and_rows_of_a_later_release_are_read() -> None:
-    known = encode_manifest(EXAMPLE)
+COUNTED = replace(
+    EXAMPLE,
+    segments=(
+        replace(EXAMPLE.segments[0], tombstone_count=3, tombstone_bytes=40, tombstones_due_ms=9),
+        EXAMPLE.segments[1],
+    ),
+)
+
+
+def test_bytes_of_tombstones_lengthen_the_rows() -> None:
+    """An earlier release skips them, and this one reads its shorter rows, too."""
+    data = encode_manifest(COUNTED)
+    assert data[4:12] == struct.pack(">HHHH", 1, 76, 120, 0)
+    assert data[180:196] == struct.pack(">qq", 40, 9)
+    assert data[300:316] == struct.pack(">qq", -1, -1)
+    assert data[196:300] == encode_manifest(EXAMPLE)[180:284]
+    assert decode_manifest(data, "m") == COUNTED
+
+
+@pytest.mark.parametrize("example", [EXAMPLE, COUNTED])
+def test_longer_header_and_rows_of_a_later_release_are_read(example: Manifest) -> None:
+    known = encode_manifest(example)
     header = bytearray(known[: HEADER.size])
     ids = COPY_ID.pack(b"") + COPIED_FROM.pack(b"")
-    struct.pack_into(">HH", header, 6, HEADER.size + len(ids) + 16, ROW.size + 8)
+    (row_size,) = struct.unpack_from(">H", known, 8)
+    struct.pack_into(">HH", header, 6, HEADER.size + len(ids) + 16, row_size + 8)
     body = bytes(header) + ids + b"h" * 16
-    for start in range(HEADER.size, len(known) - CHECKSUM.size, ROW.size):
-        body += known[start : start + ROW.size] + b"r" * 8
+    for start in range(HEADER.size, len(known) - CHECKSUM.size, row_size):
+        body += known[start : start + row_size] + b"r" * 8
     data = body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
-    assert decode_manifest(data, "m") == EXAMPLE
+    assert decode_manifest(data, "m") == example
 
 
 def test_format_of_a_later_release_is_refused_with_a_sentence() -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from protocol.wire.numbers import Offset, ProducerId
 from storage.files.errors import DamagedFile, FormatFromTheFuture
-from storage.formats.manifest import ROW, SegmentRow
+from storage.formats.manifest import SegmentRow
 from storage.undo.undo_file import (
     CHECKSUM,
     HEADER,
+    ROW_BYTES,
     EndedPass,
     EndReason,
     KeptPass,
@@ -68,13 +69,13 @@ def test_a_file_reads_as_it_was_written(
 def test_the_bytes_are_these() -> None:
     data = encode((EndedPass(7, 5, EndReason.EXPIRED),), (EXAMPLE,))
 
-    expected = struct.pack(">4sHHHHI", b"KUND", 1, 16, 104, 0, 2)
+    expected = struct.pack(">4sHHHHI", b"KUND", 1, 16, 120, 0, 2)
     expected += struct.pack(">IqqqHHII", 36, 7, 5, 0, 2, 0, 0, 0)
-    expected += struct.pack(">IqqqHHII", 36 + 8 + 208 + 24, 9, 1_700_000_000_000, 3, 0, 0, 1, 1)
+    expected += struct.pack(">IqqqHHII", 36 + 8 + 240 + 24, 9, 1_700_000_000_000, 3, 0, 0, 1, 1)
     expected += struct.pack(">II", 1, 1)
     assert data.startswith(expected)
     assert data[-32:-8] == struct.pack(">qqq", 4, 1, 2)
-    assert len(data) == len(expected) + 208 + 24 + 8
+    assert len(data) == len(expected) + 240 + 24 + 8
 
 
 @given(st.data())
@@ -98,10 +99,10 @@ def test_a_later_format_is_named() -> None:
 
 
 def test_longer_rows_passes_and_headers_of_a_later_release_are_skipped() -> None:
-    header = HEADER.pack(b"KUND", 1, HEADER.size + 4, ROW.size + 8, 0, 1) + b"more"
+    header = HEADER.pack(b"KUND", 1, HEADER.size + 4, ROW_BYTES + 8, 0, 1) + b"more"
     data = encode((), (EXAMPLE,))[HEADER.size : -CHECKSUM.size]
-    before, rows, after = data[: 4 + 36 + 8], data[48 : 48 + 208], data[48 + 208 :]
-    rows = rows[:104] + b"longer.." + rows[104:] + b"longer.."
+    before, rows, after = data[: 4 + 36 + 8], data[48 : 48 + 240], data[48 + 240 :]
+    rows = rows[:120] + b"longer.." + rows[120:] + b"longer.."
     entry = before[4:] + rows + after + b"unknown"
 
     read = decode(resealed(header + struct.pack(">I", len(entry)) + entry), "undo")
