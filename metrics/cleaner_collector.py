@@ -55,6 +55,8 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
         cleaner_names.CLEANER_UNTOUCHED_SEGMENTS, [((), cleaner.segments_untouched_total)]
     )
     yield counter(cleaner_names.CLEANER_SIDECARS, [((), cleaner.sidecars_built_total)])
+    events = cleaner.events_by_result.items()
+    yield counter(cleaner_names.CLEANER_EVENTS, [((result,), count) for result, count in events])
     yield counter(cleaner_names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
 
 

@@ -235,6 +235,11 @@ CLEANER_WORKER_FAILURES = Metric.counter(
     "kompakt_cleaner_worker_failures_total",
     "Exceptions in cleaner workers outside of any pass.",
 )
+CLEANER_EVENTS = Metric.counter(
+    "kompakt_cleaner_events_total",
+    "Events for __compaction_events: written, or lost because too many waited.",
+    "result",
+)
 # Kafka's names for the cleaner, with Kafka's meanings.
 MAX_BUFFER_UTILIZATION = Metric.gauge(
     "kafka_log_logcleaner_max_buffer_utilization_percent",

@@ -77,6 +77,7 @@ class QuarantineEntry(Protocol):
     def failures(self) -> int: ...
 
 
+EventResult: TypeAlias = Literal["written", "lost"]
 Result: TypeAlias = Literal["completed", "aborted", "failed"]
 
 NO_PASSES: dict[Result, int] = {"completed": 0, "aborted": 0, "failed": 0}
@@ -108,6 +109,7 @@ class CleanerCounts:
         "directories_short_of_space",
         "expired_total",
         "expiry_tombstones_total",
+        "events_by_result",
         "free_bytes_by_directory",
         "guard_bytes_per_second",
         "guard_quiet_p99",
@@ -158,6 +160,8 @@ class CleanerCounts:
         self.partitions: dict[tuple[str, int], PartitionCounts] = {}
         """Partitions of existing topics over which a pass has ended."""
         self.worker_failures = 0
+        self.events_by_result: dict[EventResult, int] = {"written": 0, "lost": 0}
+        """Events for `__compaction_events`."""
         self.leases = 0
         """Number of logs that other processes have leased."""
         self.free_bytes_by_directory: dict[str, int] = {}
@@ -251,6 +255,9 @@ class CleanerCounts:
         for key in [each for each in self.partitions if each[0] == topic]:
             self.partitions.pop(key, None)
 
+    def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None:
+        """Nothing is counted: the tasks that make no progress now are found at each scrape."""
+
     def picked(self, look: object) -> None:
         self._picked_at = self._clock()
 
@@ -276,6 +283,14 @@ class CleanerCounts:
         """
         self.free_bytes_by_directory = free_bytes_by_directory
         self.directories_short_of_space = short_count
+
+    def events_written(self, count: int) -> None:
+        """Count events that are durable in `__compaction_events`."""
+        self.events_by_result["written"] += count
+
+    def events_lost(self, count: int) -> None:
+        """Count events that will never be written."""
+        self.events_by_result["lost"] += count
 
     def guarded(self, bytes_per_second: float, quiet_p99: float | None) -> None:
         """Store the rate that the latency guard has chosen, and the quiet time's p99 that it used."""

@@ -82,6 +82,7 @@ from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, NODE_METADATA
 from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
 from storage.log.pass_history import PassHistory
 from storage.log.sync_rounds import SyncRounds
 from storage.recovery.progress import RecoveryProgress
@@ -586,7 +587,7 @@ class Broker:
         if self.has_storage and bool(config.broker_fenced_by) is not self.is_fenced:
             self._restart.set()
         if self._cleaning is not None:
-            self._cleaning.configure(config)
+            await self._cleaning.configure(config)
         self.listening.limit(config)
         self._expire_producers(config)
         await self.topics.follow_defaults(config.log_defaults)
@@ -598,6 +599,12 @@ class Broker:
             self.listening.rates.set_ip(entity.name(IP), value)
         else:
             self.quotas.set(entity, key, value)
+
+    def log_removed(self, log: PartitionLog) -> None:
+        """Give up what waits for a log that was deleted with its topic."""
+        self.group_commit.abandon(log)
+        if self._cleaning is not None:
+            self._cleaning.log_removed(log.topic_partition)
 
     def _expire_producers(self, config: BrokerConfig) -> None:
         for directory in self.directories:

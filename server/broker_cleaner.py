@@ -21,9 +21,12 @@ from server.admin.pass_history import HistoryProbe
 from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
 from server.durability.space_watch import SpaceWatch
+from server.events.probe import EventProbe
+from server.events.writer import EventWriter
 from server.runtime.background import Background
 from server.runtime.executors import Executor
 from storage.batches.validate import ValidBatch
+from storage.formats.topic_partition import TopicPartition
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -38,6 +41,8 @@ class BrokerCleaner:
 
     __slots__ = (
         "_counts",
+        "_event_probe",
+        "_events",
         "_guard_deadline_ms",
         "_latency_watch",
         "_pool",
@@ -66,9 +71,20 @@ class BrokerCleaner:
         )
         """The certificates of passes."""
         background.submit(self.ledgers.begin)
-        self._pool = _pool(broker, background, self.ledgers)
+        self._events = EventWriter(
+            broker.topics,
+            broker.group_commit,
+            self._counts,
+            clock=broker.clock,
+            reading=broker.executors.upkeep,
+            broker=broker.node.node_id,
+        )
+        self._event_probe = EventProbe(self._events, broker=broker.node.node_id, clock=broker.clock)
+        self._pool = _pool(broker, background, self.ledgers, self._event_probe)
         pauses.when_changed(self._pool.pause)
         self._counts.set_threads(config.log_cleaner_threads)
+        if config.log_cleaner_events_enable:
+            self._events.start(self._event_probe.runs)
         self._pool.start()
         self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._latency_watch = LatencyWatch(
@@ -143,13 +159,21 @@ class BrokerCleaner:
         """How many broken chains of certificates were found."""
         return self.ledgers.breaks
 
-    def configure(self, config: BrokerConfig) -> None:
+    async def configure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties."""
         self._pool.configure(config.cleaner_settings())
         self._counts.set_threads(config.log_cleaner_threads)
         self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
         self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
+        if not config.log_cleaner_events_enable:
+            await self._events.stop()
+        elif not self._events.is_enabled:
+            self._events.start(self._event_probe.runs)
+
+    def log_removed(self, log: TopicPartition) -> None:
+        """Note that a log is gone, because its topic was deleted."""
+        self._events.deleted(log)
 
     def _is_late(self) -> bool:
         """Returns whether the backlog is past the latency guard's deadline."""
@@ -157,19 +181,27 @@ class BrokerCleaner:
 
     async def stop(self) -> None:
         """Stop the passes, then wait until all jobs and leases have ended."""
-        for part in (self._latency_watch, self._space_watch, self._pool, self.compaction):
+        for part in (
+            self._latency_watch,
+            self._space_watch,
+            self._pool,
+            self.compaction,
+            self._events,
+        ):
             await part.stop()
         await self._upkeep.run(self.ledgers.close)
 
 
-def _pool(broker: Broker, background: Background, ledgers: CleaningLedgers) -> CleanerPool:
-    """Returns the pool, whose passes are counted and recorded in the history."""
+def _pool(
+    broker: Broker, background: Background, ledgers: CleaningLedgers, events: EventProbe
+) -> CleanerPool:
+    """Returns the pool, whose passes are counted, recorded in the history, and offered as events."""
     history = HistoryProbe(broker.pass_history, background=background.submit, clock=broker.clock)
     return CleanerPool(
         broker.topics.logs,
         broker.configs.config.cleaner_settings(),
         clock=broker.clock,
-        probe=Probes(broker.cleaner_counts, history),
+        probe=Probes(broker.cleaner_counts, history, events),
         hold_of=broker.groups.holds.hold_of,
         ledgers=ledgers.enabled,
         append=partial(_append_tombstones, broker),

@@ -86,7 +86,7 @@ def topics_of(broker: Broker, stores: MetadataStores) -> Topics:
         ),
         administration=broker.executors.administration,
         removals=broker.executors.removals,
-        on_removed=broker.group_commit.abandon,
+        on_removed=broker.log_removed,
         recovery_threads=config.num_recovery_threads_per_data_dir,
         progress=broker.recovery,
         has_all_directories=not broker.directories_left_out,

@@ -39,6 +39,9 @@ class CleanerProbe(Protocol):
     def released(self, topic: str, partition: int) -> None:
         """Called when a partition leaves the quarantine: a pass succeeded, or the partition is gone."""
 
+    def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None:
+        """Called once when a pass has made no progress for so long, in this phase."""
+
     def picked(self, look: Look) -> None:
         """Called after a look at all compacted logs."""
 
@@ -91,6 +94,10 @@ class Probes:
         for probe in self._probes:
             probe.released(topic, partition)
 
+    def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None:
+        for probe in self._probes:
+            probe.stalled(topic, partition, seconds, phase)
+
     def picked(self, look: Look) -> None:
         for probe in self._probes:
             probe.picked(look)
@@ -124,6 +131,7 @@ class SilentProbe:
     def pass_failed(self, topic: str, partition: int, reason: str) -> None: ...
     def quarantined(self, entry: Quarantined) -> None: ...
     def released(self, topic: str, partition: int) -> None: ...
+    def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None: ...
     def picked(self, look: Look) -> None: ...
     def worker_failed(self, reason: str) -> None: ...
     def bytes_read(self, count: int) -> None: ...

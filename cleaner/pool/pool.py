@@ -104,7 +104,7 @@ class CleanerPool:
         self._probe = probe
         self._runner = Runner(settings, clock=clock, probe=probe, ledgers=ledgers)
         self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
-        self._watchdog = Watchdog(self._runner)
+        self._watchdog = Watchdog(self._runner, probe)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock, hold_of)
         self._lookout.is_by_benefit = settings.is_by_benefit

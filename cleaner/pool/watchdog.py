@@ -13,12 +13,17 @@ import logging
 import sys
 import traceback
 
+from cleaner.pacing.probe import CleanerProbe
 from cleaner.pool.runner import Runner, RunningPass
+from cleaner.pool.status import Task
 from cleaner.rules.text import duration_text
 from storage.threads import any_thread, loop_thread
 
 LOOK_SECONDS = 10.0
 """How often the watchdog looks; running passes follow their topics' settings as often."""
+
+PASSES = frozenset({Task.CLEAN, Task.LEASE})
+"""The tasks that are passes; the others only read."""
 
 # The pool's logger: operators know the log lines of passes by that name.
 _log = logging.getLogger("cleaner.pool.pool")
@@ -28,11 +33,12 @@ _log = logging.getLogger("cleaner.pool.pool")
 class Watchdog:
     """Watches the tasks of a runner."""
 
-    __slots__ = ("_reported", "_runner", "_task")
+    __slots__ = ("_probe", "_reported", "_runner", "_task")
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, probe: CleanerProbe) -> None:
         # Constant after construction.
         self._runner = runner
+        self._probe = probe
         # State.
         self._reported: set[RunningPass] = set()
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +89,9 @@ class Watchdog:
             progress.phase.value,
             stack_of(task.thread_id),
         )
+        if task.task in PASSES:
+            seconds, phase = progress.stalled_seconds, progress.phase.value
+            self._probe.stalled(partition.topic, partition.partition, seconds, phase)
 
 
 def stack_of(thread_id: int | None) -> str:

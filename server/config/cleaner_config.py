@@ -217,6 +217,14 @@ class CleanerConfig:
         " a bug, is logged with the stack of its thread, and counted in kompakt_cleaner_stalled_tasks."
         " Sleeping for the I/O limits is progress. Specific to Kompakt.",
     )
+    log_cleaner_events_enable: bool = prop(
+        "log.cleaner.events.enable",
+        BOOLEAN,
+        default=False,
+        doc="Whether the start and the end of each cleaning pass, its failure and its stall are written"
+        " to the topic __compaction_events, as JSON with the log as the key. The topic is created when"
+        " this is set. Specific to Kompakt.",
+    )
 
     @property
     def cleans(self) -> bool:

@@ -15,6 +15,7 @@ from server.standby.promotion import Promotion
 from server.topics.keys import PLACED, TOPICS, UNSETTLED, placed_json, topic_value
 from server.topics.names import parse_id
 from server.topics.start import ClusterTopic, Placement, StoredTopics
+from server.topics.topic import EVENTS_TOPIC
 from storage.files.paths import topic_id_text
 
 PROMOTIONS = "/promotions/"
@@ -51,7 +52,8 @@ def place(stored: StoredTopics, directory_id: str, *, written: Collection[str]) 
         operations.append(Put(key=PLACED + topic_id, value=placed_json(topic.name, holders)))
         # A start opens those that are there, and creates the others.
         operations.append(Put(key=f"{UNSETTLED}{topic_id}/{first}", value=""))
-        if topic.name not in written:
+        # Its events would be those of the other broker's passes.
+        if topic.name not in written and topic.name != EVENTS_TOPIC:
             without_log += _without_log(topic, first)
     return Placed(operations, without_log)
 

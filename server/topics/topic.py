@@ -12,7 +12,11 @@ from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+EVENTS_TOPIC = "__compaction_events"
+"""What the cleaner does with each log (`server/events/`)."""
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", EVENTS_TOPIC}
+)
 NOT_CREATED = "not created"
 DEFAULT = -1
 """A number of partitions or replicas that stands for the broker's default."""

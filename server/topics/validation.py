@@ -98,7 +98,7 @@ def fault_of_kept_records(name: str, config: LogConfig) -> TopicRefused | None:
         return None
     return TopicRefused(
         error_code=ErrorCode.INVALID_CONFIG,
-        message=f"{name} is an internal topic: its coordinator reads the last record of each key."
+        message=f"{name} is an internal topic: its readers need the last record of each key."
         f" {STRATEGY} must be offset, {VERSIONS} 1 and {THINNING} empty, and none expires: {TTL} must be"
         f" {NO_TTL} and {TTL_HEADER} empty.",
     )

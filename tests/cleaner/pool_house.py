@@ -78,6 +78,9 @@ class Recorder(SilentProbe):
     def released(self, topic: str, partition: int) -> None:
         self.events.append(f"released {topic}")
 
+    def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None:
+        self.events.append(f"stalled {topic}")
+
     def worker_failed(self, reason: str) -> None:
         self.events.append(f"worker failed {reason}")
 

@@ -13,6 +13,8 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     world.cleaner.bytes_read(2000)
     world.cleaner.bytes_written(400)
     world.cleaner.throttled(0.5)
+    world.cleaner.events_written(4)
+    world.cleaner.events_lost(1)
     world.cleaner.pass_completed(Report())
     world.cleaner.pass_failed("c", 1, "broken")
     world.cleaner.space_checked({"/data/1": 5000, "/data/2": 7}, short_count=1)
@@ -32,6 +34,8 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples["kompakt_cleaner_untouched_segments_total",] == 3
     assert samples["kompakt_cleaner_key_sidecars_made_total",] == 2
     assert samples["kompakt_cleaner_throttled_seconds_total",] == 0.5
+    assert samples["kompakt_cleaner_events_total", "written"] == 4
+    assert samples["kompakt_cleaner_events_total", "lost"] == 1
     assert samples["kompakt_cleaner_verify_seconds_total",] == 0.25
     assert samples["kompakt_cleaner_directories_short_of_space",] == 1
     assert samples["kompakt_log_directory_free_bytes", "/data/2"] == 7

@@ -46,6 +46,7 @@ async def test_a_pass_whose_disk_does_not_answer_is_reported_once_with_its_stack
     (record,) = [each for each in caplog.records if "has made no progress" in each.message]
     assert "orders-0: the task clean" in record.message
     assert "a_disk_that_hangs" in record.message
+    assert house.probe.events.count("stalled orders") == 1
     assert keys_of(log)
 
 
@@ -72,10 +73,10 @@ async def test_a_task_that_has_no_thread_yet_has_not_stalled(house: House) -> No
     runner = Runner(AT_ONCE, clock=house.clock, probe=house.probe)
     claimed = runner.claim(log, Task.CLEAN, Reason.REQUESTED)
 
-    assert Watchdog(runner).stalled == ()
+    assert Watchdog(runner, house.probe).stalled == ()
 
     claimed.thread_id = threading.get_ident()
-    assert Watchdog(runner).stalled == (claimed,)
+    assert Watchdog(runner, house.probe).stalled == (claimed,)
     runner.release(claimed)
     await runner.drain()
 

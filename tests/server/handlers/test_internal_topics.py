@@ -453,6 +453,8 @@ EXCEPTIONS: dict[tuple[str, ApiKey], tuple[str, str, str]] = {
     ("__consumer_offsets", ApiKey.OFFSET_COMMIT): (NONE, NO_COORDINATOR, UNKNOWN),
     # Nothing here uses it: share groups are not served.
     ("__share_group_state", ApiKey.DELETE_TOPICS): (NONE, NONE, UNKNOWN),
+    # The broker creates it once more if it has events to write.
+    ("__compaction_events", ApiKey.DELETE_TOPICS): (NONE, NONE, UNKNOWN),
 }
 
 LAST = (ApiKey.DELETE_TOPICS, ApiKey.CREATE_TOPICS)
