@@ -49,6 +49,7 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     yield counter(cleaner_names.EXPIRY_FOUND, [((), cleaner.expired_total)])
     yield counter(cleaner_names.EXPIRY_TOMBSTONES, [((), cleaner.expiry_tombstones_total)])
     yield counter(cleaner_names.EXPIRY_UNREADABLE, [((), cleaner.unreadable_ttls_total)])
+    yield counter(cleaner_names.CLEANER_MOVED, [((), cleaner.unkeyed_moved_total)])
     yield counter(cleaner_names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
     yield counter(cleaner_names.CLEANER_UNTOUCHED_BYTES, [((), cleaner.bytes_untouched_total)])
     yield counter(

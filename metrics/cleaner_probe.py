@@ -29,6 +29,8 @@ class CompletedPass(Protocol):
     @property
     def outranked(self) -> int: ...
     @property
+    def unkeyed_moved(self) -> int: ...
+    @property
     def keys_mapped(self) -> int: ...
     @property
     def keys_capacity(self) -> int: ...
@@ -127,6 +129,7 @@ class CleanerCounts:
         "threads",
         "throttled_seconds",
         "unreadable_ttls_total",
+        "unkeyed_moved_total",
         "verify_seconds",
         "worker_failures",
     )  # fmt: skip
@@ -153,6 +156,7 @@ class CleanerCounts:
         self.expired_total = 0
         self.expiry_tombstones_total = 0
         self.unreadable_ttls_total = 0
+        self.unkeyed_moved_total = 0
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
         self.last_passes: deque[CompletedPass] = deque(maxlen=max(threads, 1))
@@ -228,6 +232,7 @@ class CleanerCounts:
         self.segments_untouched_total += report.segments_untouched
         self.sidecars_built_total += report.sidecars_built
         self.outranked_total += report.outranked
+        self.unkeyed_moved_total += report.unkeyed_moved
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count
 

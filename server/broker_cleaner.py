@@ -21,6 +21,7 @@ from server.admin.pass_history import HistoryProbe
 from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
 from server.durability.space_watch import SpaceWatch
+from server.durability.unkeyed_appends import UnkeyedAppends
 from server.events.probe import EventProbe
 from server.events.writer import EventWriter
 from server.runtime.background import Background
@@ -205,6 +206,12 @@ def _pool(
         hold_of=broker.groups.holds.hold_of,
         ledgers=ledgers.enabled,
         append=partial(_append_tombstones, broker),
+        unkeyed=UnkeyedAppends(
+            broker.topics,
+            broker.group_commit,
+            clock=broker.clock,
+            validation=broker.executors.validation,
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import IoRates
 from cleaner.passes.clean import clean
+from cleaner.passes.unkeyed import Mover
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.report import GroupReport, PassReport
 from protocol.wire.numbers import Offset
@@ -103,12 +104,14 @@ def dry_run(
     monotonic: Callable[[], float],
     rates: IoRates,
     past: Sequence[PassReport] = (),
+    mover: Mover | None = None,
 ) -> DryRun:
     """Rehearse a plan of a view `as_if_rolled`, in the calling thread. Raises as `clean`.
 
     Args:
         rates: the current limits of passes; `math.inf` for no limit.
         past: reports of earlier passes, from which the duration is estimated.
+        mover: finds out whether records without a key would be moved, and moves none.
     """
     dry_log = UnswappedLog(StartOfView(log, plan.view), null_segments(log))
     with closing(scratch_files(log)) as scratch:
@@ -118,6 +121,7 @@ def dry_run(
             replace(settings, verify=False),
             meter=meter,
             monotonic=monotonic,
+            mover=mover,
         )
     predicted = predicted_report(report, past, is_verified=settings.verify, rates=rates)
     replaced = tuple(

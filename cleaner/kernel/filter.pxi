@@ -98,6 +98,14 @@ cdef class BatchFilter:
         self.current.start(base_offset)
 
     @property
+    def keeps_unkeyed(self):
+        return self.judge.keeps_unkeyed
+
+    @keeps_unkeyed.setter
+    def keeps_unkeyed(self, bint keeps):
+        self.judge.keeps_unkeyed = keeps
+
+    @property
     def account(self):
         return self.group.snapshot()
 

@@ -452,6 +452,9 @@ class BatchFilter:
     """The base offset of the pass's last batch, if its last record stays although another one outranks
     it; else -1. Only where records have versions."""
 
+    keeps_unkeyed: bool
+    """Whether records without a key stay; may change between two groups."""
+
     def start_group(self) -> None:
         """Start a group of segments, with a new account."""
 

@@ -33,6 +33,7 @@ from cleaner.passes.key_parts import KeyParts
 from cleaner.passes.mark import mark_window
 from cleaner.passes.memory import history_beside, map_beside_marks, windows
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from
+from cleaner.passes.unkeyed import Mover
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan, at_horizon_clock
 from cleaner.rules.report import PassReport
@@ -48,11 +49,13 @@ def clean(
     meter: PassMeter,
     monotonic: Callable[[], float],
     certificates: PassCertificates = NO_CERTIFICATES,
+    mover: Mover | None = None,
 ) -> PassReport:
     """Execute a plan in the calling thread. Returns the report of the pass.
 
     Args:
         certificates: get one for each group, before it is swapped, and the end of the pass.
+        mover: takes records without a key, if the topic moves them; without one they stay.
 
     Raises:
         CleaningAborted: the pass was asked to stop, or the log's generation changed, also if another
@@ -72,7 +75,7 @@ def clean(
                 meter,
                 strategy=plan.view.config.strategy,
                 work=lambda index: _execute(
-                    log, plan, settings, index, meter, monotonic, certificates
+                    log, plan, settings, index, meter, monotonic, certificates, mover
                 ),
             )
         )
@@ -86,6 +89,7 @@ def _execute(
     meter: PassMeter,
     monotonic: Callable[[], float],
     certificates: PassCertificates,
+    mover: Mover | None,
 ) -> PassReport:
     started = monotonic()
     log_start_offset = log.log_start_offset
@@ -115,6 +119,7 @@ def _execute(
         verifier=verifier,
         meter=meter,
         certificates=certificates,
+        mover=mover,
     )
     spans = windows(
         [each.totals.entries for each in segments], settings.marks_bytes, config.strategy
@@ -195,7 +200,7 @@ def _report(
     meter: PassMeter,
 ) -> PassReport:
     counts = rewriting.batch_filter.counts
-    tally = rewriting.tally
+    tally, config = rewriting.tally, plan.view.config
     return PassReport(
         topic=plan.view.topic_partition.topic,
         partition=plan.view.topic_partition.partition,
@@ -231,6 +236,9 @@ def _report(
         is_tail_lost=rewriting.is_tail_lost,
         outranked=rewriting.tally["outranked"],
         outranked_examples=tuple(rewriting.outranked_examples),
+        unkeyed_moved=rewriting.unkeyed_moved,
+        unkeyed_topic=config.compaction_unkeyed_topic if config.moves_unkeyed_records else "",
+        unkeyed_kept_because=rewriting.unkeyed_kept_because,
         throttled_seconds=meter.throttled_seconds,
         group_reports=tuple(rewriting.group_reports),
     )

@@ -21,11 +21,13 @@ from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import IndexedSegment
 from cleaner.passes.mark import Marked
 from cleaner.passes.recopy import Recopy
+from cleaner.passes.unkeyed import Mover, UnkeyedMove
 from cleaner.passes.verify_pass import PassVerifier, VerificationFailed
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.rules.report import GroupReport
 from cleaner.rules.step import KeysDiffer, Outranked
+from cleaner.rules.unkeyed import UnkeyedRule
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import SwapRefused
 from storage.formats.manifest import SegmentRow
@@ -42,7 +44,8 @@ class Rewriting:
     """The rewriting part of one pass. Used by the pass's thread only."""
 
     __slots__ = (
-        "_certificates", "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_verifier",
+        "_certificates", "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_unkeyed",
+        "_verifier",
         "batch_filter", "group_reports", "has_committed", "outranked_examples", "tally",
     )  # fmt: skip
 
@@ -57,8 +60,13 @@ class Rewriting:
         verifier: PassVerifier,
         meter: PassMeter,
         certificates: PassCertificates = NO_CERTIFICATES,
+        mover: Mover | None = None,
     ) -> None:
-        """`sees_whole_log`: whether the windows begin at the log start and have no gaps."""
+        """
+        Args:
+            sees_whole_log: whether the windows begin at the log start and have no gaps.
+            mover: takes records without a key, if the topic moves them.
+        """
         # Constant after construction.
         self._log = log
         self._plan = plan
@@ -70,6 +78,7 @@ class Rewriting:
         # State.
         self.batch_filter = _filter(plan, section, settings, stamps_markers=sees_whole_log)
         self._survey = _survey(plan, section, stamps_markers=sees_whole_log)
+        self._unkeyed = _unkeyed_move(plan, section, settings, mover, meter)
         self.outranked_examples: list[Outranked] = []
         self.tally: Counter[str] = Counter()
         """Counts of groups, segments and bytes, by their names in `PassReport`."""
@@ -82,6 +91,16 @@ class Rewriting:
         """Whether the last record of the pass stays, although another one outranks it, because nothing
         follows it yet. Known once the last group was recopied."""
         return self.batch_filter.lost_tail_offset >= 0
+
+    @property
+    def unkeyed_moved(self) -> int:
+        """How many records without a key were moved to another topic."""
+        return 0 if self._unkeyed is None else self._unkeyed.moved
+
+    @property
+    def unkeyed_kept_because(self) -> str:
+        """Why records without a key stay that should have been moved."""
+        return "" if self._unkeyed is None else self._unkeyed.kept_because
 
     @property
     def clean_offset(self) -> Offset:
@@ -180,6 +199,9 @@ class Rewriting:
             has_sidecars=self._settings.keeps_key_sidecars,
             meter=self._meter,
         )
+        if self._unkeyed is not None:
+            may_drop = self._unkeyed.move(segment for segment, _ in group)
+            self.batch_filter.keeps_unkeyed = not may_drop
         cleaned = self._recopy(group, recopy)
         is_end = takes_offset and not self.is_tail_lost
         self._swap(group, recopy, cleaned, self._end_offset if is_end else None)
@@ -202,6 +224,8 @@ class Rewriting:
         try:
             self._meter.progress.enter(Phase.RECOPY)
             cleaned = recopy.run(group, now_ms=self._plan.stamp_ms)
+            if self._unkeyed is not None:
+                self._unkeyed.check(recopy.by_source)
             self._meter.progress.enter(Phase.VERIFY)
             rows = [segment.row for segment, _ in group]
             marked = sum(its.superseded for _, its in group)
@@ -332,6 +356,25 @@ def _filter(
         strategy=plan.view.config.strategy,
         codec=plan.view.config.cleaned_codec,
         codec_levels=plan.view.config.codec_levels,
+    )
+
+
+def _unkeyed_move(
+    plan: CleaningPlan,
+    section: DirtySection,
+    settings: CleanerSettings,
+    mover: Mover | None,
+    meter: PassMeter,
+) -> UnkeyedMove | None:
+    """Returns what moves records without a key; None if the topic does not move them."""
+    if not plan.view.config.moves_unkeyed_records:
+        return None
+    aborted = () if section.transactions is None else section.transactions.aborted
+    return UnkeyedMove(
+        mover,
+        UnkeyedRule(end_offset=section.end_offset, aborted=aborted),
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+        meter=meter,
     )
 
 

@@ -41,6 +41,7 @@ from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import CANCELLED, NO_LEDGERS, Runner, RunningPass
 from cleaner.pool.status import PoolStatus, RunningStatus, Task
+from cleaner.pool.unkeyed_mover import UnkeyedTopics
 from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
@@ -54,6 +55,7 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
+from storage.formats.compaction_config import UNKEYED
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.log_config import LogConfig
@@ -89,6 +91,7 @@ class CleanerPool:
         hold_of: HoldOf = no_hold,
         ledgers: Mapping[str, Ledger] = NO_LEDGERS,
         append: Append | None = None,
+        unkeyed: UnkeyedTopics | None = None,
     ) -> None:
         """
         Args:
@@ -97,12 +100,13 @@ class CleanerPool:
             hold_of: returns which tombstones of a log must stay. A hold that appears or moves back must
                 raise the log's generation.
             ledgers: get the certificates of passes, by the ids of the log directories.
+            unkeyed: the topics to which records without a key are moved; None: such records stay.
         """
         # Constant after construction.
         self._logs = logs
         self._clock = clock
         self._probe = probe
-        self._runner = Runner(settings, clock=clock, probe=probe, ledgers=ledgers)
+        self._runner = Runner(settings, clock=clock, probe=probe, ledgers=ledgers, unkeyed=unkeyed)
         self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
         self._watchdog = Watchdog(self._runner, probe)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
@@ -293,7 +297,8 @@ class CleanerPool:
         As with `clean_now`, the active segment rolls and the pass goes up to the high watermark.
 
         Raises:
-            ValueError: as `clean_now`; or records have versions, which executors do not compare.
+            ValueError: as `clean_now`; or records have versions, which executors do not compare, or
+                older values stay, or records without a key are moved.
             CleaningPaused, CleaningAborted: as `clean_now`.
             LogBusy: a pass, a rehearsal or another lease has claimed the log.
         """
@@ -308,6 +313,10 @@ class CleanerPool:
             raise ValueError(
                 f"older values of {log.topic_partition} stay ({VERSIONS}, {THINNING}), or did so:"
                 " only the broker's own cleaner judges them"
+            )
+        if log.config.moves_unkeyed_records:
+            raise ValueError(
+                f"{log.topic_partition} has {UNKEYED}=move: only the broker's own cleaner moves records"
             )
         if (running := self._runner.running.get(log.topic_partition)) is not None:
             raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")

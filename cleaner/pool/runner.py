@@ -36,6 +36,7 @@ from cleaner.passes.certificate import Ledger, PassCertificates, new_pass_id
 from cleaner.passes.clean import clean
 from cleaner.pool.status import RunningStatus, Task
 from cleaner.pool.topic_limits import TopicBudgets, is_out_of_window
+from cleaner.pool.unkeyed_mover import LoopMover, UnkeyedTopics
 from cleaner.remote.commit import commit
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -164,7 +165,7 @@ class Runner:
 
     __slots__ = (
         "_clock", "_executor", "_ledgers", "_list_executor", "_probe", "_running", "_search_executor",
-        "_searches", "_topic_budgets", "is_stopping", "settings", "slots", "throttle",
+        "_searches", "_topic_budgets", "_unkeyed", "is_stopping", "settings", "slots", "throttle",
     )  # fmt: skip
 
     def __init__(
@@ -174,9 +175,15 @@ class Runner:
         clock: Clock,
         probe: CleanerProbe,
         ledgers: Mapping[str, Ledger] = NO_LEDGERS,
+        unkeyed: UnkeyedTopics | None = None,
     ) -> None:
-        """`ledgers` get the certificates of passes, by the ids of the log directories."""
+        """
+        Args:
+            ledgers: get the certificates of passes, by the ids of the log directories.
+            unkeyed: the topics that take records without a key; None: such records stay.
+        """
         # Constant after construction.
+        self._unkeyed = unkeyed
         self._clock = clock
         self._probe = probe
         self._ledgers = ledgers
@@ -296,13 +303,18 @@ class Runner:
     async def clean(self, running: RunningPass, plan: CleaningPlan) -> PassReport:
         """Execute a claimed log's plan in a thread. Raises as `cleaner.passes.clean.clean`."""
         settings, monotonic = self.settings, self._clock.monotonic
+        mover_for = self._mover_of(running.log, is_rehearsal=False)
 
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
-            certificates = self._certificates(running.log, plan)
-            log = running.log.cleaning
             return clean(
-                log, plan, settings, meter=meter, monotonic=monotonic, certificates=certificates
+                running.log.cleaning,
+                plan,
+                settings,
+                meter=meter,
+                monotonic=monotonic,
+                certificates=self._certificates(running.log, plan),
+                mover=mover_for(meter),
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -336,6 +348,7 @@ class Runner:
         settings, monotonic = self.settings, self._clock.monotonic
         rates = self.throttle.effective_rates
         rates = replace(rates, total=min(rates.total, running.log.config.io_rate))
+        mover_for = self._mover_of(running.log, is_rehearsal=True)
 
         def work() -> DryRun:
             meter = self._meter(running, plan.view.generation, DryMeter)
@@ -347,6 +360,7 @@ class Runner:
                 monotonic=monotonic,
                 rates=rates,
                 past=past,
+                mover=mover_for(meter),
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -424,6 +438,17 @@ class Runner:
                 return log_digest(looked_at, end_offset, settings, meter=meter)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _mover_of(
+        self, log: PartitionLog, *, is_rehearsal: bool
+    ) -> Callable[[PassMeter], LoopMover | None]:
+        """Returns what makes a pass's mover of records without a key, in the thread of the pass."""
+        if self._unkeyed is None or not log.config.moves_unkeyed_records:
+            return lambda _: None
+        topics, loop, clock = self._unkeyed, asyncio.get_running_loop(), self._clock
+        return lambda meter: LoopMover(
+            topics, log, meter, loop=loop, clock=clock, is_rehearsal=is_rehearsal
+        )
 
     @any_thread
     def _certificates(self, log: PartitionLog, plan: CleaningPlan) -> PassCertificates:

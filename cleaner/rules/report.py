@@ -133,6 +133,12 @@ class PassReport:
     """Some of these."""
     undo_number: int = 0
     """The number by which `kompakt compact undo` undoes the pass; 0 if it cannot be undone."""
+    unkeyed_moved: int = 0
+    """Records without a key that were moved to `unkeyed_topic`; also dropped as `dropped_unkeyed`."""
+    unkeyed_topic: str = ""
+    """The topic of `compaction.unkeyed.topic`, if such records are moved."""
+    unkeyed_kept_because: str = ""
+    """Why records without a key stay that should have been moved; empty: none do."""
     seconds: float = 0.0
     """Wall time of the pass; time spent throttled is part of it."""
     throttled_seconds: float = 0.0
@@ -193,9 +199,12 @@ class PassReport:
         """Returns the parts of the log line that are left out if they do not apply."""
         untouched, built = self.segments_untouched, self.sidecars_built
         size = size_text(self.bytes_untouched)
+        moved, why = self.unkeyed_moved, self.unkeyed_kept_because
         remarks = (
             (self.held_by, f"tombstones held from offset {self.hold_offset} on by {self.held_by}"),
             (self.outranked, f"{count_text(self.outranked, 'record')} outranked by earlier ones"),
+            (moved, f"{count_text(moved, 'record')} without a key moved to {self.unkeyed_topic}"),
+            (why, f"records without a key stay: {why}"),
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),

@@ -59,7 +59,7 @@ def print_report(report: Json) -> None:
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
-    for line in (*_outranked(report), *_history(report)):
+    for line in (*_outranked(report), *_history(report), *_unkeyed(report)):
         typer.echo(f"  {line}")
     untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
@@ -98,6 +98,14 @@ def _history(report: Json) -> Iterator[str]:
         )
     if report.get("sweeps"):
         yield "judged the older values of all keys, not only of those with new records"
+
+
+def _unkeyed(report: Json) -> Iterator[str]:
+    """Yield lines about records without a key that are moved, or stay because they cannot be."""
+    if count := report.get("unkeyed_moved"):
+        yield f"{count_text(count, 'record')} without a key moved to {report['unkeyed_topic']}"
+    if why := report.get("unkeyed_kept_because"):
+        yield f"records without a key stay: {why}"
 
 
 def _is_empty(report: Json) -> bool:
@@ -181,7 +189,7 @@ def print_plan(plan: Json) -> None:
             f"  {reason}: {count_text(count['records'], 'record')},"
             f" {size_text(count['record_bytes'])} uncompressed"
         )
-    for line in (*_outranked(report), *_history(report), *_cost(plan)):
+    for line in (*_outranked(report), *_history(report), *_unkeyed(report), *_cost(plan)):
         typer.echo(f"  {line}")
     if plan["groups"]:
         print_table(

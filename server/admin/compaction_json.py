@@ -116,6 +116,9 @@ def report_json(report: PassReport) -> Json:
             {"offset": each.offset, "outranked_by": each.by} for each in report.outranked_examples
         ],
         "undo_number": report.undo_number,
+        "unkeyed_moved": report.unkeyed_moved,
+        "unkeyed_topic": report.unkeyed_topic or None,
+        "unkeyed_kept_because": report.unkeyed_kept_because or None,
         "seconds": round(report.seconds, 3),
         "throttled_seconds": round(report.throttled_seconds, 3),
         "verify_seconds": round(report.verify_seconds, 3),

@@ -29,6 +29,7 @@ from protocol.wire.lazy_array import lazy_array
 from protocol.wire.primitives import ZERO_UUID
 from server.config.rows import topic_rows
 from server.handlers.shared.topic_creators import may_create
+from server.handlers.shared.unkeyed_topic import refusal_of_unkeyed_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from server.topics.mirrors import refusal_of_creation
@@ -112,6 +113,9 @@ def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | 
         _refuse_assignments(asked, context.broker.node.node_id)
         or _refuse_nulls(asked)
         or refusal_of_creation(asked.name, {config.name: "" for config in asked.configs})
+        or refusal_of_unkeyed_topic(
+            asked.name, {}, {config.name: config.value or "" for config in asked.configs}, context
+        )
     )
 
 

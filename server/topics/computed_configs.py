@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from storage.formats.compaction_config import UNKEYED, UNKEYED_TOPIC
 from storage.formats.compaction_history import HISTORY_PROPERTIES
 from storage.formats.compaction_strategy import STRATEGY_PROPERTIES
 from storage.formats.config_property import ConfigError
@@ -16,7 +17,7 @@ from storage.formats.log_config import LogConfig
 
 _log = logging.getLogger("server.topics.computed_configs")
 
-KEEPING_PROPERTIES = {*STRATEGY_PROPERTIES, *HISTORY_PROPERTIES}
+KEEPING_PROPERTIES = {*STRATEGY_PROPERTIES, *HISTORY_PROPERTIES, UNKEYED, UNKEYED_TOPIC}
 """Say which records of a key stay."""
 
 

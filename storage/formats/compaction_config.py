@@ -46,6 +46,10 @@ TTL_HEADER_BYTES_MAX = 254
 """As for the other header; longer names would only cost each record."""
 
 
+UNKEYED = "compaction.unkeyed.records"
+UNKEYED_TOPIC = "compaction.unkeyed.topic"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactionConfig:
     """When a compacted log is cleaned, and which records cleaning keeps."""
@@ -135,13 +139,21 @@ class CompactionConfig:
         " more from the start. Specific to Kompakt.",
     )
     compaction_unkeyed_records: str = prop(
-        "compaction.unkeyed.records",
+        UNKEYED,
         STRING,
         default="drop",
-        choices=("drop", "keep"),
+        choices=("drop", "keep", "move"),
         doc="What cleaning does with records without a key, which a topic can hold from before it was"
-        " compacted: drop, as Kafka does, counted in the cleaner's metrics, or keep. A property of"
-        " Kompakt's own.",
+        " compacted: drop, as Kafka does, counted in the cleaner's metrics; keep; or move to the topic"
+        " of compaction.unkeyed.topic. Specific to Kompakt.",
+    )
+    compaction_unkeyed_topic: str = prop(
+        UNKEYED_TOPIC,
+        STRING,
+        default="",
+        doc="The topic to which cleaning moves records without a key, if compaction.unkeyed.records is"
+        " move. It must exist and must not be compacted. Headers say where each record comes from. While"
+        " that topic cannot take them, the records stay. Specific to Kompakt.",
     )
 
     compaction_strategy: str = prop(
@@ -299,6 +311,11 @@ class CompactionConfig:
         return with_timestamps(strategy) if self.history.steps else strategy
 
     @property
+    def moves_unkeyed_records(self) -> bool:
+        """Whether the cleaner moves records without a key to another topic."""
+        return self.compaction_unkeyed_records == "move"
+
+    @property
     def keeps_unkeyed_records(self) -> bool:
         """Whether the cleaner keeps records without a key."""
         return self.compaction_unkeyed_records == "keep"
@@ -320,6 +337,10 @@ class CompactionConfig:
         self._check_strategy()
         self._check_history()
         self._check_ttl()
+        if self.moves_unkeyed_records and not self.compaction_unkeyed_topic:
+            raise ConfigError(
+                f"{UNKEYED}=move needs {UNKEYED_TOPIC}, the topic that takes records without a key"
+            )
         try:
             parse_windows(self.compaction_window)
         except ValueError as error:

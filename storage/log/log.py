@@ -637,7 +637,8 @@ def _kept_records_rules(config: LogConfig) -> tuple[object, ...]:
     return (
         config.is_compacted,
         config.is_deleted,
-        config.keeps_unkeyed_records,
+        config.compaction_unkeyed_records,
+        config.compaction_unkeyed_topic,
         config.compaction_hold_groups,
         config.strategy,
         config.history,

@@ -29,6 +29,7 @@ from server.config.listeners.overrides import override_declared
 from server.config.rows import ResourceType
 from server.config.topic_changes import known_properties_of, topic_change
 from server.handlers.shared.config_permissions import config_refusal
+from server.handlers.shared.unkeyed_topic import refusal_of_unkeyed_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation
 from server.standby.fenced_apis import OF_CONTROLLERS
@@ -167,9 +168,14 @@ async def _alter_topic(
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
 
     change = topic_change(name, found, replaces=alteration.replaces)
-    altered = await context.broker.topics.alter(
-        name, change, validate_only=alteration.validate_only
-    )
+
+    def after(before: Mapping[str, str], defaults: LogConfig) -> Mapping[str, str] | TopicRefused:
+        changed = change(before, defaults)
+        if isinstance(changed, TopicRefused):
+            return changed
+        return refusal_of_unkeyed_topic(name, before, changed, context) or changed
+
+    altered = await context.broker.topics.alter(name, after, validate_only=alteration.validate_only)
     return altered if isinstance(altered, TopicRefused) else None
 
 
