@@ -69,6 +69,7 @@ class Report:
         default_factory=lambda: {"kept_latest": 4, "dropped_superseded": 6}
     )
     outranked: int = 2
+    unkeyed_moved: int = 3
     keys_mapped: int = 30
     keys_capacity: int = 100
     parts: int = 1

@@ -30,6 +30,7 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples["kompakt_cleaner_read_bytes_total",] == 2000
     assert samples["kompakt_cleaner_written_bytes_total",] == 400
     assert samples["kompakt_cleaner_reclaimed_bytes_total",] == 600
+    assert samples["kompakt_cleaner_moved_records_total",] == 3
     assert samples["kompakt_cleaner_untouched_bytes_total",] == 5000
     assert samples["kompakt_cleaner_untouched_segments_total",] == 3
     assert samples["kompakt_cleaner_key_sidecars_made_total",] == 2

@@ -416,6 +416,21 @@ async def compaction_unkeyed_records(path: Path) -> None:
         assert b"unkeyed" not in await topic.values()
 
 
+async def compaction_unkeyed_topic(path: Path) -> None:
+    async with orders(path, CLEANING, min_cleanable_dirty_ratio="0.01") as topic:
+        for name in ("first", "second"):
+            await topic.served.create(name)
+        for value in (b"unkeyed", b"keyed"):
+            await topic.seal(batch_of(1, key=None if value == b"unkeyed" else b"key", value=value))
+        for target in ("first", "second"):
+            await topic.set("compaction.unkeyed.topic", target)
+        await topic.set("compaction.unkeyed.records", "move")
+        await topic.set("cleanup.policy", "compact")
+        await topic.cleaned_up_to(2)
+        assert topic.served.log("first").log_end_offset == 0
+        assert topic.served.log("second").log_end_offset == 1
+
+
 def keeping(name: str, value: str) -> Callable[[Path], Any]:
     """Check that an older value of a key stays after the change, which would go without it."""
 
@@ -545,6 +560,7 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "compaction.idle.roll.ms": compaction_idle_roll_ms,
     "delete.retention.ms": delete_retention_ms,
     "compaction.unkeyed.records": compaction_unkeyed_records,
+    "compaction.unkeyed.topic": compaction_unkeyed_topic,
     "compaction.strategy": ranked_by("compaction.strategy", "timestamp"),
     "compaction.strategy.header": ranked_by(
         "compaction.strategy.header",

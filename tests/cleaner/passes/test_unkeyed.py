@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_they_stay_if_nothing_can_move_them() -> None:
 def test_after_the_first_refusal_a_pass_tries_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unkeyed_module, "CHUNK_RECORDS", 1)
     log = mixed_log()
-    asked = []
+    asked: list[int] = []
 
     def refuses(records: Sequence[Record]) -> bool:
         asked.extend(record.offset for record in records)
@@ -220,7 +221,7 @@ def test_what_would_be_dropped_without_having_been_moved_is_not_swapped(
     [{"compaction_unkeyed_records": "drop"}, {"compaction_unkeyed_topic": "another"}],
     ids=lambda change: next(iter(change)),
 )
-def test_a_pass_ends_when_the_setting_changes(change: dict[str, str]) -> None:
+def test_a_pass_ends_when_the_setting_changes(change: dict[str, Any]) -> None:
     log = mixed_log()
     log.roll()
     plan = log.plan()

@@ -43,6 +43,7 @@ SHOWN_ELSEWHERE = {
     "max.compaction.lag.ms": "tests/cleaner/rules/test_pick.py",
     "delete.retention.ms": "tests/cleaner/passes/test_clean_tombstones.py",
     "compaction.unkeyed.records": "tests/cleaner/passes/test_clean.py",
+    "compaction.unkeyed.topic": "tests/server/durability/test_unkeyed_appends.py",
     "compaction.strategy": "tests/server/test_strategies.py",
     "compaction.strategy.header": "tests/server/test_strategies.py",
     "compaction.versions": "tests/cleaner/passes/test_clean_history.py",
