@@ -28,6 +28,7 @@ from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import CLIENT_NAMES, Client, create_topic
 from tests.harness.group_run import GroupRun
+from tests.harness.member_program import READER_PROGRAMS, ProgramUnavailable, read_to_the_end
 from tests.harness.raw_connection import RawConnection, batches_of
 
 RECORD_COUNT = struct.Struct(">i")
@@ -112,7 +113,8 @@ def internal_shapes_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def serving_shapes(
     folder: Path, properties: Mapping[str, str] | None = None
 ) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(folder, {"log.cleaner.enable": "false", **(properties or {})})
+    own = {"log.cleaner.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+    broker = BrokerProcess(folder, {**own, **(properties or {})})
     broker.start()
     for topic in SHAPES:
         create_topic(broker.bootstrap_servers, topic, config={"cleanup.policy": "compact"})
@@ -151,6 +153,24 @@ def test_each_client_reads_each_shape_to_its_end_without_spinning(
     before = fetch_count(broker)
 
     consumed = list(clients[reader].consume(broker.bootstrap_servers, list(SHAPES)))
+
+    for topic in SHAPES:
+        assert [record for record in consumed if record[0] == topic] == expected(topic)
+    assert 1 <= fetch_count(broker) - before <= FETCHES_MAX
+
+
+@pytest.mark.parametrize("served_by", BROKERS)
+@pytest.mark.parametrize("reader", READER_PROGRAMS)
+def test_clients_in_other_languages_read_each_shape_to_its_end_without_spinning(
+    reader: str, served_by: str, request: pytest.FixtureRequest
+) -> None:
+    broker: BrokerProcess = request.getfixturevalue(served_by)
+    before = fetch_count(broker)
+
+    try:
+        consumed = read_to_the_end(reader, broker.bootstrap_servers, list(SHAPES))
+    except ProgramUnavailable as missing:
+        pytest.skip(str(missing))
 
     for topic in SHAPES:
         assert [record for record in consumed if record[0] == topic] == expected(topic)

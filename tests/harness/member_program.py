@@ -1,4 +1,4 @@
-"""Members of a group in other languages: kafkajs on Node, franz-go in Go.
+"""Programs in other languages: kafkajs on Node, franz-go and sarama in Go.
 
 Each program is a folder of `tests/conformance/` with pinned dependencies. A copy of it is built once
 into the cache folder, one for each version of its sources.
@@ -10,10 +10,12 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.spark.jars import cache_folder
+from tests.harness.client_record import ConsumedRecord
 from tests.harness.java_program import put_in_place
 
 CONFORMANCE = Path(__file__).resolve().parents[1] / "conformance"
@@ -90,6 +92,20 @@ QUICK_TRANSACTIONS = MemberProgram(
 )
 """Not a member, but a producer for `test_quick_ends.py`."""
 
+_GO_READERS = MemberProgram(
+    folder="go_readers",
+    needs=("go",),
+    debian_packages="golang-go",
+    build=("go", "build", "-buildvcs=false", "-o", "readers", "."),
+    run=(),
+)
+READER_PROGRAMS = {
+    "kafkajs": replace(MEMBER_PROGRAMS["kafkajs"], run=("node", "{}/reader.js")),
+    "franz-go": replace(_GO_READERS, run=("{}/readers", "franz-go")),
+    "sarama": replace(_GO_READERS, run=("{}/readers", "sarama")),
+}
+"""Not members of tests' groups, but readers of whole topics."""
+
 LOGIN_PROGRAMS = {
     "kafkajs": replace(MEMBER_PROGRAMS["kafkajs"], run=("node", "{}/login.js")),
     "franz-go": MemberProgram(
@@ -109,3 +125,20 @@ def digest(sources: Path) -> str:
     for path in sorted(path for path in sources.iterdir() if path.is_file()):
         said.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return said.hexdigest()[:12]
+
+
+def read_to_the_end(reader: str, bootstrap: str, topics: Sequence[str]) -> list[ConsumedRecord]:
+    """Returns all records of topics of one partition, as a program of `READER_PROGRAMS` reads them.
+
+    Raises:
+        ProgramUnavailable: it cannot be built.
+        AssertionError: it does not reach the end of all topics in a minute.
+    """
+    command = [*READER_PROGRAMS[reader].command(), bootstrap, *topics]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{reader}: {done.stderr[-500:]}"
+    words = (line.split(" ") for line in done.stdout.splitlines())
+    return [
+        (topic, 0, int(offset), bytes.fromhex(key), bytes.fromhex(value))
+        for topic, offset, key, value in words
+    ]
