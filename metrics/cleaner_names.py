@@ -198,6 +198,7 @@ EXPIRY_UNREADABLE = Metric.counter(
     "kompakt_expiry_unreadable_values_total",
     "Values that sweeps have read whose compaction.ttl.header is no number of milliseconds; the topic's"
     " own time holds for them.",
+)
 CLEANER_MOVED = Metric.counter(
     "kompakt_cleaner_moved_records_total",
     "Records without a key that passes moved to another topic (compaction.unkeyed.topic).",

@@ -249,7 +249,9 @@ class Sweep:
         view = self._plan.view
         lowest = 0 if view.config.strategy.has_versions else self._keys.least_offset
         sealed = [
-            each for each in view.segments if each is not self._active and each.row.end_offset > lowest
+            each
+            for each in view.segments
+            if each is not self._active and each.row.end_offset > lowest
         ]
         run_with_sidecars(
             view.hash_key,
@@ -384,4 +386,3 @@ def batch_of(tombstones: Tombstones, config: LogConfig) -> ValidBatch:
         )
     )
     return ValidBatch(read_header(view), view)
-

@@ -104,9 +104,7 @@ class ExpiredKeys:
     def deferred_offsets(self) -> list[int]:
         """Returns the offsets of the candidates that were deferred or are left, in their order."""
 
-    def write_tombstones(
-        self, *, now_ms: int, count_max: int, bytes_max: int
-    ) -> Tombstones | None:
+    def write_tombstones(self, *, now_ms: int, count_max: int, bytes_max: int) -> Tombstones | None:
         """Write tombstones of the next candidates that are left; None if there is none.
 
         They have the time `now_ms`; where timestamps are versions, those of the values.

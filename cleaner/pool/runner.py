@@ -222,7 +222,9 @@ class Runner:
         self._topic_budgets.keep(task.log for task in self.tasks)
         now_ms = self._clock.now_ms()
         for task in self._running.values():
-            if task.task in (Task.CLEAN, Task.EXPIRE) and is_out_of_window(task.reason, task.log.config, now_ms):
+            if task.task in (Task.CLEAN, Task.EXPIRE) and is_out_of_window(
+                task.reason, task.log.config, now_ms
+            ):
                 task.halt("its window has ended")
 
     def configure(self, settings: CleanerSettings) -> None:
@@ -365,9 +367,7 @@ class Runner:
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    async def expire(
-        self, running: RunningPass, plan: SweepPlan, append: Append
-    ) -> ExpiryReport:
+    async def expire(self, running: RunningPass, plan: SweepPlan, append: Append) -> ExpiryReport:
         """Sweep a claimed log for expired values: in a thread, but the appends.
 
         Raises as `Sweep.next_round` and `Sweep.append`.

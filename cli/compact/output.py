@@ -344,7 +344,9 @@ def expiry_text(expiry: Json) -> str:
         f"the last sweep {swept_text(last)}",
     ]
     if last["next_expiry_ms"] is not None:
-        texts.append(f"the next value that it has read expires at {moment_text(last['next_expiry_ms'])}")
+        texts.append(
+            f"the next value that it has read expires at {moment_text(last['next_expiry_ms'])}"
+        )
     if expiry["due_ms"] == 0:
         texts.append("the next sweep has to read what came since")
     return "; ".join(texts)

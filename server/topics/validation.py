@@ -91,9 +91,7 @@ def check_creation(
 
 def fault_of_kept_records(name: str, config: LogConfig) -> TopicRefused | None:
     """Returns why a topic cannot keep the records that its configuration says; None if it can."""
-    keeps_others = (
-        config.strategy.has_versions or config.history.keeps_more or config.ttl.is_set
-    )
+    keeps_others = config.strategy.has_versions or config.history.keeps_more or config.ttl.is_set
     if name not in INTERNAL_TOPICS or not keeps_others:
         return None
     return TopicRefused(

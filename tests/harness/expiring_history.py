@@ -35,7 +35,17 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.versioned_history import Sent, VersionedHistory, strategy_by
 
 TTL_HEADER = "ttl"
-TIMES = [b"0", b"700", b"2500", b"9999999999999999999", b"12345678901234567890", b"", b"-1", b"1x", None]
+TIMES = [
+    b"0",
+    b"700",
+    b"2500",
+    b"9999999999999999999",
+    b"12345678901234567890",
+    b"",
+    b"-1",
+    b"1x",
+    None,
+]
 """Values of the header; the last five say nothing."""
 
 BY_HEADER = strategy_by(Ranking.HEADER)
@@ -195,7 +205,9 @@ class ExpiringHistory(VersionedHistory):
             value = self.last_value(record.key)
             assert value is not None, f"{record} for a key without a value"
             assert named == b"%d" % value.offset, f"{record}, but the last value is {value}"
-            assert self.expires_ms(value) <= self.log.now_ms, f"{record} comes too early for {value}"
+            assert self.expires_ms(value) <= self.log.now_ms, (
+                f"{record} comes too early for {value}"
+            )
             assert not self.is_held(record.key, value), f"{record} beside {self.open}"
         appended = self.log.append_batch(batch)
         for number, record in enumerate(records_in(bytes(batch.view))):

@@ -35,6 +35,7 @@ from server.security.acls import Operation
 from server.standby.fenced_apis import OF_CONTROLLERS
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
+from storage.formats.log_config import LogConfig
 
 
 class AskedResource(Protocol):

@@ -40,9 +40,7 @@ def put(
     codec: Codec = Codec.NONE,
 ) -> int:
     """Append a record of this age. Returns its offset."""
-    record = Record(
-        offset=0, timestamp=log.now_ms - age_ms, key=key, value=value, headers=headers
-    )
+    record = Record(offset=0, timestamp=log.now_ms - age_ms, key=key, value=value, headers=headers)
     is_transactional = producer_id >= 0
     batch = build_batch(
         [record],
@@ -390,4 +388,7 @@ def test_older_values_go_with_the_tombstone() -> None:
     log.roll()
     log.clean_until_idle()
 
-    assert [(record.key, record.value) for record in log.records()] == [(b"a", None), (b"end", b"v")]
+    assert [(record.key, record.value) for record in log.records()] == [
+        (b"a", None),
+        (b"end", b"v"),
+    ]

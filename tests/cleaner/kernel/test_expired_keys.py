@@ -72,7 +72,9 @@ headers = st.lists(
     st.one_of(
         st.tuples(
             st.just("ttl"),
-            st.sampled_from([b"0", b"3", b"9", b"30", b"", b"-1", b"x", None, b"9" * 19, b"9" * 20]),
+            st.sampled_from(
+                [b"0", b"3", b"9", b"30", b"", b"-1", b"x", None, b"9" * 19, b"9" * 20]
+            ),
         ),
         st.tuples(st.just("version"), st.integers(-2, 4).map(lambda each: struct.pack(">q", each))),
         st.tuples(st.sampled_from(["version", "tt"]), st.sampled_from([b"12", None])),
@@ -185,9 +187,7 @@ def test_it_leaves_the_expired_values_that_nothing_outranks(
         for _, record in counting
         if from_offset <= record.offset < end_offset and record.value is not None
     ]
-    moments = [
-        expires_ms(TTL, timestamp=each.timestamp, headers=each.headers) for each in values
-    ]
+    moments = [expires_ms(TTL, timestamp=each.timestamp, headers=each.headers) for each in values]
     expired = [each for each, moment in zip(values, moments, strict=True) if moment <= NOW_MS]
     left, held = list[Expired](), list[int]()
     for record in expired:
@@ -199,7 +199,9 @@ def test_it_leaves_the_expired_values_that_nothing_outranks(
             and wins(rank(other), rank(record))
         ]
         undecided = [
-            other for batch, other in winners if batch.producer >= 0 and other.offset >= stable_offset
+            other
+            for batch, other in winners
+            if batch.producer >= 0 and other.offset >= stable_offset
         ]
         if not winners:
             assert record.key is not None
@@ -284,11 +286,14 @@ def test_a_tombstone_names_the_value_and_has_its_version(strategy: CompactionStr
     times = (7, 9) if strategy.ranking is Ranking.TIMESTAMP else (NOW_MS, NOW_MS)
     assert (first.timestamp, second.timestamp) == times
     assert tombstones.max_timestamp == max(times)
-    assert keys.written_expired()[1].version == {
-        Ranking.OFFSET: 0,
-        Ranking.TIMESTAMP: 9,
-        Ranking.HEADER: NO_VERSION,
-    }[strategy.ranking]
+    assert (
+        keys.written_expired()[1].version
+        == {
+            Ranking.OFFSET: 0,
+            Ranking.TIMESTAMP: 9,
+            Ranking.HEADER: NO_VERSION,
+        }[strategy.ranking]
+    )
 
 
 def test_a_batch_is_stale_once_one_of_its_keys_has_a_later_record() -> None:

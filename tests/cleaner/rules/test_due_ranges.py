@@ -80,7 +80,9 @@ def test_sweeps_take_a_twentieth_of_the_time_at_most() -> None:
 
 @given(
     known=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 20)), max_size=6),
-    sweeps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 20)), max_size=6),
+    sweeps=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 20)), max_size=6
+    ),
 )
 def test_each_offset_keeps_the_moment_that_was_last_found_for_it(
     known: list[tuple[int, int]], sweeps: list[tuple[int, int, int]]
@@ -97,9 +99,7 @@ def test_each_offset_keeps_the_moment_that_was_last_found_for_it(
         end, start, now_ms = end + more, min(start + cut, end + more), now_ms + later
         read = list(spans_to_read(ranges, start=start, end=end, now_ms=now_ms))
         offsets = [offset for first, last in read for offset in range(first, last)]
-        expected = [
-            offset for offset in range(start, end) if moments.get(offset, -1) <= now_ms
-        ]
+        expected = [offset for offset in range(start, end) if moments.get(offset, -1) <= now_ms]
         assert set(expected) <= set(offsets)
         assert offsets == sorted(offsets)
         found = [DueRange(first, last, now_ms + 5, RANGE_BYTES) for first, last in read]
