@@ -151,7 +151,7 @@ class KeptPasses:
     ) -> bool:
         """Keep what a swap is about to replace, durably. Returns whether it is kept.
 
-        Without that, nothing is kept any more, also of this pass: its undo would be incomplete, and
+        Without that, nothing is kept from then on, also of this pass: its undo would be incomplete, and
         that of an earlier one would be wrong.
 
         Args:

@@ -260,7 +260,7 @@ def test_a_pass_is_undone_and_the_topic_is_paused(operator: Operator) -> None:
     number = str(operator.json("now", "undone")["partitions"][0]["report"]["undo_number"])
     (row,) = operator.told("undo", "undone-0").splitlines()[1:]
     assert row.split()[:2] == ["undone-0", number]
-    assert row.endswith("now")
+    assert row.rstrip().endswith("now")
     assert f"kompakt compact undo undone-0 {number}" in operator.told("history", "undone")
     assert "of replaced segments are kept" in operator.told("status")
 
@@ -268,7 +268,7 @@ def test_a_pass_is_undone_and_the_topic_is_paused(operator: Operator) -> None:
 
     assert f"pass {number} is undone: 1 segment" in told[0]
     assert told[1].startswith("the cleaning of undone is paused")
-    assert "undone is paused" in operator.run("now", "undone").stderr
+    assert "undone-0 is paused (topic)" in operator.run("now", "undone").stderr
     again = operator.run("undo", "undone-0", number)
     assert again.returncode == 1
     assert f"pass {number} of undone-0 cannot be undone: it was undone" in again.stderr

@@ -239,8 +239,8 @@ def test_passes_that_can_be_undone_are_a_table(capsys: pytest.CaptureFixture[str
     titles, newest, older = capsys.readouterr().out.splitlines()
     assert titles.split()[:2] == ["partition", "pass"]
     assert newest.split()[:2] == ["orders-0", "9"]
-    assert newest.endswith("12.2 MB  now")
-    assert older.endswith("later passes first: 9")
+    assert newest.rstrip().endswith("12.2 MB  now")
+    assert older.rstrip().endswith("later passes first: 9")
 
 
 def test_without_the_setting_no_pass_can_be_undone_and_it_is_named(
