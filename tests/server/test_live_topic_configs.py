@@ -455,6 +455,25 @@ def keeping(name: str, value: str) -> Callable[[Path], Any]:
     return proof
 
 
+def undone(name: str, value: str, **configs: Any) -> Callable[[Path], Any]:
+    """Check that a pass can be undone after the change, and that nothing is kept after one to 0."""
+
+    async def proof(path: Path) -> None:
+        async with orders(path, CLEANING, cleanup_policy="delete", **configs) as topic:
+            for number in range(2):
+                await topic.seal(batch_of(1, key=b"key", value=b"%d" % number))
+            await topic.set(name, value)
+            await topic.set("cleanup.policy", "compact")
+            await topic.cleaned_up_to(2)
+            await until(lambda: topic.log.kept_bytes > 0)
+            await topic.set(name, "0")
+            assert topic.log.kept_is_due(NOW_MS)
+            topic.log.expire_kept(NOW_MS)
+            assert topic.log.kept_bytes == 0
+
+    return proof
+
+
 async def compaction_window(path: Path) -> None:
     start = datetime.now(UTC) + timedelta(hours=12)
     closed = f"{start:%H:%M}-{start + timedelta(hours=1):%H:%M}"
@@ -570,6 +589,10 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     ),
     "compaction.versions": keeping("compaction.versions", "2"),
     "compaction.thinning": keeping("compaction.thinning", "all for 1h"),
+    "compaction.undo.ms": undone("compaction.undo.ms", HOUR),
+    "compaction.undo.bytes": undone(
+        "compaction.undo.bytes", "1000000", compaction_undo_ms=HOUR, compaction_undo_bytes="1"
+    ),
     "compaction.window": compaction_window,
     "compaction.io.max.bytes.per.second": cleaned_after(
         "compaction.io.max.bytes.per.second", "1", "1000000000"

@@ -17,6 +17,7 @@ from storage.files.paths import MANIFEST, UNDO
 from storage.formats.log_config import LogConfig
 from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
+from storage.log.reader import LogReader
 from storage.segment.reader import Isolation
 from storage.undo.undo_file import EndReason
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog
@@ -576,6 +577,30 @@ def test_readers_skip_aborted_records_again_after_an_undo(restarts: str, is_clea
         log.reopen(is_clean=is_clean)
     assert aborted_of(log.log) == before
     assert log.log._states.aborted.rows == [(7, 0, 1), (9, 4, 5), (20, 6, 7)]
+
+
+def test_a_reader_that_meets_an_undo_reads_again() -> None:
+    """Else it would get records with the aborted transactions of the other log."""
+    log = CompactedLog(KEEPING)
+    append_transaction(log, b"a", aborted=True, producer_id=7)
+    log.clean()
+    assert aborted_of(log.log) == []
+    read, reads = LogReader._read, 0
+
+    def meet(self: LogReader, *arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        result = read(self, *arguments)
+        if reads == 1:
+            log.log.undo_pass(only_pass(log))
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogReader, "_read", meet)
+        assert aborted_of(log.log) == [(7, 0)]
+
+    assert reads == 2
+    assert is_clean_of_leftovers(log)
 
 
 def test_a_pass_without_swaps_leaves_the_undo_of_the_one_before() -> None:

@@ -12,14 +12,21 @@ from protocol.records.batch_header import LEADER_EPOCH_AT
 from protocol.records.batch_scan import crc32c
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.numbers import Offset
-from storage.files.paths import LEADER_EPOCH_CHECKPOINT, MANIFEST, OFFSET_INDEX, TIME_INDEX, join
+from storage.files.paths import (
+    LEADER_EPOCH_CHECKPOINT,
+    MANIFEST,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    UNDO,
+    join,
+)
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
 from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY
 from storage.verify.findings import Check, LogReport, Severity
 from storage.verify.log import verify_log
+from tests.harness.compacted_log import CONFIG, CompactedLog, identity
 from tests.harness.compacted_log import DIRECTORY as COMPACTED
-from tests.harness.compacted_log import CompactedLog, identity
 from tests.harness.damage import (
     change_row,
     flip,
@@ -478,3 +485,42 @@ def test_a_log_that_changes_under_the_look_is_looked_at_again() -> None:
 
     assert home.look().findings == ()
     assert looks == 1
+
+
+def test_segments_that_are_kept_for_an_undo_are_explained() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_undo_ms=1000))
+    log.append_segment((b"a", b"1"))
+    log.append_segment((b"a", b"2"))
+    log.clean()
+    (kept,) = log.log.passes_kept
+
+    found = verify_log(log.fs, identity(), was_clean=False)
+
+    texts = [each.text for each in found.findings]
+    kept_text = "kept: a cleaning pass has replaced it, and can be undone"
+    assert texts.count(kept_text) == len(kept.sources)
+    assert {each.severity for each in found.findings} == {Severity.NOTE}
+
+    row = kept.sources[0]
+    log.fs.unlink(f"{COMPACTED}/{row.base_offset:020}.v{row.file_version}.log")
+    log.fs.replace_durably(f"{COMPACTED}/other", b"")
+    (warning,) = (
+        each
+        for each in verify_log(log.fs, identity(), was_clean=False).findings
+        if each.severity is Severity.WARNING
+    )
+    assert warning.text == f"it is missing or too short, so pass {kept.number} cannot be undone"
+
+    log.fs.replace_durably(f"{COMPACTED}/{UNDO}", b"damage")
+    texts = [each.text for each in verify_log(log.fs, identity(), was_clean=False).findings]
+    assert any("no pass of the log can be undone" in text for text in texts)
+
+
+def test_an_undo_file_that_no_longer_counts_is_a_note() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_undo_ms=1000))
+    log.append_segment((b"a", b"1"))
+    log.fs.replace_durably(f"{COMPACTED}/{UNDO}", b"left by a release before")
+
+    (found,) = verify_log(log.fs, identity(), was_clean=False).findings
+
+    assert (found.severity, found.text[:22]) == (Severity.NOTE, "it no longer counts: t")
