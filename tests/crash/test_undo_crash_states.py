@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.paths import parse_segment_file
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
@@ -216,3 +217,22 @@ def test_a_crash_while_deleted_records_end_an_undo_resurrects_nothing() -> None:
 
     assert sweep.states_count > 20
     assert view_of(log.log) == moved
+
+
+def test_a_crash_in_a_truncation_brings_back_nothing_that_it_cut() -> None:
+    log = built()
+    before = view_of(log.log)
+    log.execute(log.plan())
+    cut = log.log.segments[-1].base_offset - 2
+    after = view_of(log.log)
+    sweep = UndoSweep(log)
+    sweep.below, sweep.before = log.log.passes_kept[:1], before
+    records = [each for each in after[0] if each[0] < cut]
+
+    sweep.begin([after, (records, [row for row in after[1] if row[2] < cut])])
+    log.log.truncate_to(Offset(cut))
+    sweep.end()
+
+    assert entries_of(log.log) == records
+    assert sweep.states_count > 20
+    assert {count for count, _ in sweep.seen} == {0, 2}

@@ -22,7 +22,7 @@ from storage.segment.reader import Isolation
 from storage.undo.undo_file import EndReason
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog
 from tests.harness.log_builder import run_of, valid
-from tests.harness.memory_fs import Loss
+from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 UNDO_MS = 60_000
 KEEPING = replace(CONFIG, compaction_undo_ms=UNDO_MS)
@@ -92,6 +92,27 @@ def test_without_the_setting_nothing_is_kept_and_no_file_is_written() -> None:
     assert len(log_files(log)) == 2
     with pytest.raises(UndoRefused, match=r"compaction.undo.ms"):
         log.log.undo_pass(1)
+
+
+def test_without_the_setting_neither_a_pass_nor_a_start_looks_for_the_undo_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    for name in ("exists", "read_bytes", "size", "replace_durably", "unlink"):
+        original = getattr(MemoryFileSystem, name)
+
+        def watched(fs: MemoryFileSystem, path: str, *others: Any, _do: Any = original) -> Any:
+            looked.append(path)
+            return _do(fs, path, *others)
+
+        monkeypatch.setattr(MemoryFileSystem, name, watched)
+    log = keeping_log(CONFIG)
+    log.clean()
+    log.reopen(is_clean=True)
+    log.reopen(is_clean=False)
+
+    assert f"{DIRECTORY}/{MANIFEST}" in looked
+    assert f"{DIRECTORY}/{UNDO}" not in looked
 
 
 def test_what_is_kept_counts_neither_in_the_size_nor_in_the_dirty_ratio() -> None:
