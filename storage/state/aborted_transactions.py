@@ -113,27 +113,31 @@ class AbortedTransactions:
 
     def below(self, offset: Offset) -> list[Row]:
         """Returns the transactions with markers below `offset`, which `forget_below` would forget."""
-        return [row for row in self.rows if row[2] < offset]
+        with self._lock:
+            count = bisect_left(self._markers, offset)
+            columns = self._producers[:count], self._first_offsets[:count], self._markers[:count]
+        rows: Any = zip(*columns, strict=True)
+        return list(rows)
 
     def restore(self, rows: Iterable[Row]) -> None:
-        """Add forgotten transactions again; some of them may be there."""
-        with self._lock:
-            markers = set(self._markers)
-            there: Any = zip(self._producers, self._first_offsets, self._markers, strict=True)
-            merged = sorted([*there, *(row for row in rows if row[2] not in markers)], key=_marker)
-            for column, number in (
-                (self._producers, 0),
-                (self._first_offsets, 1),
-                (self._markers, 2),
-            ):
-                column[:] = array("q", (row[number] for row in merged))
-            self._least[:] = self._first_offsets
-            self._lower_all()
+        """Add forgotten transactions again, in any order; those that are there are left out.
 
-    def _lower_all(self) -> None:
-        """Lower each least offset to that of the rows after it. Under the lock."""
-        for number in range(len(self._least) - 1, 0, -1):
-            self._least[number - 1] = min(self._least[number - 1], self._least[number])
+        Holds the lock only for copies of memory: the loop's thread may be adding.
+        """
+        forgotten = sorted({row[2]: row for row in rows}.values(), key=_marker)
+        producers, first_offsets, markers = (
+            array("q", (row[number] for row in forgotten)) for number in range(3)
+        )
+        least = array("q", first_offsets)
+        _lower_all(least)
+        with self._lock:
+            # Rows are forgotten from the front, so those from the first one on are there.
+            count = bisect_left(markers, self._markers[0]) if self._markers else len(markers)
+            if self._least:
+                at = bisect_left(least, self._least[0], hi=count)
+                least[at:count] = array("q", [self._least[0]]) * (count - at)
+            self._producers[:0], self._first_offsets[:0] = producers[:count], first_offsets[:count]
+            self._markers[:0], self._least[:0] = markers[:count], least[:count]
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
         """Forget the transactions with markers from `end_offset` on. Returns whether there were any."""
@@ -144,7 +148,7 @@ class AbortedTransactions:
                 del column[count:]
             if is_shorter:
                 self._least[:] = self._first_offsets
-                self._lower_all()
+                _lower_all(self._least)
         return is_shorter
 
     def encode(self) -> bytes:
@@ -160,6 +164,12 @@ class AbortedTransactions:
 
 def _marker(row: Row) -> Offset:
     return row[2]
+
+
+def _lower_all(least: array[int]) -> None:
+    """Lower each offset to the smallest of it and all later ones."""
+    for number in range(len(least) - 1, 0, -1):
+        least[number - 1] = min(least[number - 1], least[number])
 
 
 def decode_aborted_transactions(data: bytes, path: str) -> AbortedTransactions:

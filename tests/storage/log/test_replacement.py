@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import sys
 import threading
@@ -40,7 +41,7 @@ from storage.verify.verify import find_logs
 from tests.harness.copied_log import begin_copy, seen_of
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, headers_in, marker_of, run_of, valid
-from tests.harness.log_home import Deferred, LogHome, read_all, rolled_at
+from tests.harness.log_home import SMALL, Deferred, LogHome, read_all, rolled_at
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -223,6 +224,33 @@ def test_pass_that_is_planned_in_between_cannot_swap(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(SegmentList, "replace", looked_at)
     log.replace_with(filled_copy(home, log, [1]), puts_aside=False)
     assert seen == [UNKNOWN]
+
+
+@pytest.mark.parametrize("puts_aside", [True, False])
+def test_passes_of_the_old_log_cannot_be_undone_in_the_new_one(puts_aside: bool) -> None:
+    home = LogHome(MemoryFileSystem(), config=dataclasses.replace(SMALL, compaction_undo_ms=1000))
+    log = old_log(home)
+    log.roll(0)
+    view = log.cleaning_view()
+    batches, _ = recopied(view.segments, lambda _: True, ())
+    log.cleaning.swap(
+        [each.row for each in view.segments],
+        write_cleaned(log, view.segments, batches, cut=9),
+        generation=view.generation,
+        clean_offset=Offset(4),
+    )
+    (kept,) = log.passes_kept
+
+    aside = log.replace_with(filled_copy(home, log, [1, 2, 3]), puts_aside=puts_aside)
+
+    left = after_power_cut(home)
+    for opened in (log, left.open()):
+        assert opened.undo_refusal(kept.number) == "a resync replaced the log"
+        assert values(opened) == [(offset, b"%d" % offset) for offset in (1, 2, 3)]
+    files = [name for name in left.fs.list("/data/orders/0") if name.endswith(".log")]
+    assert len(files) == 2
+    if aside is not None:
+        assert not [name for name in left.fs.list(aside) if "undo" in name]
 
 
 def test_unfinished_pass_of_the_old_log_does_not_bound_cuts_of_the_new_one() -> None:

@@ -69,6 +69,25 @@ def test_rows_go_at_both_ends(there: list[Row], below: int, end: int, offset: in
     ]
 
 
+@given(rows(), st.integers(0, 62), st.integers(0, 62), st.integers(0, 62), st.data())
+def test_forgotten_rows_can_be_restored(
+    there: list[Row], below: int, offset: int, end: int, data: st.DataObject
+) -> None:
+    aborted = AbortedTransactions(there)
+    forgotten = aborted.below(Offset(below))
+    assert forgotten == [each for each in there if each[2] < below]
+    aborted.forget_below(Offset(below))
+    known = data.draw(st.lists(st.sampled_from(there), max_size=3)) if there else []
+
+    aborted.restore([*reversed(forgotten), *forgotten, *(e for e in known if e[2] >= below)])
+
+    assert aborted.rows == there
+    fresh = AbortedTransactions(there)
+    assert aborted.between(Offset(offset), Offset(end)) == fresh.between(
+        Offset(offset), Offset(end)
+    )
+
+
 @given(rows())
 def test_file_is_read_back(there: list[Row]) -> None:
     data = AbortedTransactions(there).encode()
