@@ -14,8 +14,8 @@ A value goes only behind its tombstone, by an ordinary pass. So nothing that a s
 newer value or bring an older one back; a crash loses tombstones at most, and the next sweep writes them
 again.
 
-A candidate that is outranked by a record of a transaction without an outcome is deferred: its range stays
-due. docs/design/ttl.md says more.
+A candidate that is outranked by a record of a transaction without an outcome is deferred: its range
+stays due. docs/design/ttl.md says more.
 """
 
 from __future__ import annotations

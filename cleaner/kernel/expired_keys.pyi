@@ -1,4 +1,4 @@
-"""Collects the expired values of a log, and drops those that have a later one; compiled, without the GIL.
+"""Collects the expired values of a log, and drops those that have a later one; compiled, without GIL.
 
     keys = ExpiredKeys(...)
     keys.begin()

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Collects expired values, and drops those that have a later one; `expired_keys.pyi` documents the interface.
+"""Collects expired values, and drops those that have a later one; `expired_keys.pyi` documents it.
 
     candidate    a value whose time has come: the hash of its key, its rank, its key
     slots        hash -> candidate; open addressing, at most half full

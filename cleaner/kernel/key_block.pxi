@@ -1,5 +1,5 @@
-# Reads the blocks of key sidecars; a part of kernel.pyx and of expired_keys.pyx. `key_block_writer.pxi` makes
-# them; `storage/formats/key_sidecar.py` draws one.
+# Reads the blocks of key sidecars; a part of kernel.pyx and of expired_keys.pyx. `key_block_writer.pxi`
+# makes them; `storage/formats/key_sidecar.py` draws one.
 #
 # A block comes from a file: its counts are compared with its size before they are used, and no value
 # in it is ever used as a memory address.

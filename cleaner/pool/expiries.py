@@ -13,7 +13,7 @@ from cleaner.expiry.sweep import SweepPlan
 from cleaner.pacing.clock import Clock
 from cleaner.rules.due_ranges import Ranges, due_ms, pause_ms
 from cleaner.rules.expiry import NEVER
-from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport, ExpiryTotals
+from cleaner.rules.expiry_report import NOT_SWEPT, ExpiryFacts, ExpiryReport, ExpiryTotals
 from cleaner.rules.look import Look
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
@@ -39,7 +39,7 @@ class _Known:
     ranges: Ranges = ()
     next_at: float = 0.0
     """The next sweep may begin then, in monotonic seconds."""
-    totals: ExpiryTotals = ExpiryTotals()
+    totals: ExpiryTotals = NOT_SWEPT
 
 
 @loop_thread

@@ -121,12 +121,12 @@ class PassEnds:
             raise
         except Exception as error:
             is_known = isinstance(error, ProtocolError | StorageError)
-            reason = reason_of(error) if is_known else repr(error)
+            why = reason_of(error) if is_known else repr(error)
             entry = self._quarantine.add(
-                partition, reason, kind=kind_of(error), now=self._clock.monotonic()
+                partition, why, kind=kind_of(error), now=self._clock.monotonic()
             )
             text = "%s: the sweep for expired values failed: %s"
-            _log.error(text, partition, reason, exc_info=not is_known)
+            _log.error(text, partition, why, exc_info=not is_known)
             self._probe.quarantined(entry)
             raise
 

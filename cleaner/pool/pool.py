@@ -76,7 +76,8 @@ class CleanerPool:
     """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_append", "_clock", "_ends", "_has_swept", "_hold_of", "_logs", "_longest_wait_ms", "_lookout", "_paused", "_picking",
+        "_append", "_clock", "_ends", "_has_swept", "_hold_of", "_logs", "_longest_wait_ms",
+        "_lookout", "_paused", "_picking",
         "_probe",
         "_rehearsing", "_runner", "_watchdog", "_workers",
     )  # fmt: skip
@@ -472,14 +473,14 @@ class CleanerPool:
                 else:
                     await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
-            # `_run` or `_sweep` has logged and counted it. Whatever ended the pass may persist, so do not look again
-            # at once.
+            # `_run` or `_sweep` has logged and counted it. Whatever ended it may persist, so do not look
+            # again at once.
             return math.inf
         return None
 
     async def _pick(self) -> tuple[PartitionLog, CleaningPlan | SweepPlan] | float:
-        """Returns the most urgent log that is eligible and may run, with its plan, or one that is due for
-        a sweep; if there is none, when to look again."""
+        """Returns the most urgent log that is eligible and may run, with its plan, or one that is due
+        for a sweep; if there is none, when to look again."""
         logs = await self._runner.compacted(self._logs)
         self._ends.forget_all_but(logs)
         self._lookout.forget_all_but(logs)

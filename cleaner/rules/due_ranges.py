@@ -3,9 +3,9 @@
     |--- range ---|--- range ---|-- range --|        unread        |
     log start                               read_end               last stable offset
 
-A sweep reads the ranges in which something is due, and what nobody has read yet. Passes only remove
-records, so what is known of a range stays true when its segments are rewritten. The knowledge is only in
-memory: the first sweep after a start reads the whole log.
+A sweep reads the ranges in which something is due, and what was not read yet. Passes only remove
+records, so what is known of a range stays true when its segments are rewritten. The knowledge is only
+in memory: the first sweep after a start reads the whole log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cleaner.rules.expiry import NEVER
 
 RANGE_BYTES = 16 << 20
-"""Neighbouring ranges are joined up to this size: each is read as a whole when something in it is due."""
+"""Neighbouring ranges are joined up to this size: one is read as a whole when something in it is due."""
 
 PAUSE_MS_MIN = 60_000
 PAUSE_FACTOR = 20
@@ -41,7 +41,7 @@ Ranges = Sequence[DueRange]
 
 
 def due_ms(ranges: Ranges, *, start: int, end: int) -> int:
-    """Returns when the values in [start, end) need the next sweep; 0: something is unread; NEVER: never."""
+    """Returns when values in [start, end) need the next sweep; 0: something is unread; NEVER: never."""
     if start < end and (not ranges or ranges[-1].end < end):
         return 0
     return min((each.least_ms for each in ranges if each.end > start), default=NEVER)

@@ -70,6 +70,9 @@ class ExpiryTotals:
         )
 
 
+NOT_SWEPT = ExpiryTotals()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryFacts:
     """What is known of a log whose values expire."""

@@ -201,8 +201,8 @@ class CompactionConfig:
         default=NO_TTL,
         at_least=NO_TTL,
         unit="ms",
-        doc="How long after its timestamp a key's last value expires; -1: never. The broker then appends a"
-        " tombstone for the key, and cleaning drops the value. A record may set its own time"
+        doc="How long after its timestamp a key's last value expires; -1: never. The broker then appends"
+        " a tombstone for the key, and cleaning drops the value. A record may set its own time"
         " (compaction.ttl.header). Only where cleanup.policy has compact; not for internal topics."
         " Specific to Kompakt.",
     )

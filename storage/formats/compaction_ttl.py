@@ -1,5 +1,5 @@
-"""After which time a value of a compacted topic expires: `compaction.ttl.ms` and `compaction.ttl.header`,
-as code uses them.
+"""When values of a compacted topic expire: `compaction.ttl.ms` and `compaction.ttl.header`, as code uses
+them.
 
 `cleaner/rules/expiry.py` has the rule; docs/design/ttl.md says why it is this one.
 """

@@ -1,14 +1,14 @@
 """A random history of a compacted log whose values expire, and a model of what must be left.
 
-Producers append between any two steps of a sweep. The model judges each tombstone of a sweep at the moment
-of its append:
+Producers append between any two steps of a sweep. The model judges each tombstone of a sweep when it is
+appended:
 
     its key's last value has expired, and is the one that it names
     no record of an open transaction would become the last value instead
 
-A sweep beside which nobody writes leaves no last value that has expired, but those that an open transaction
-holds. Passes, restarts, crashes, transactions, DeleteRecords, and changes of the settings happen as in
-`VersionedHistory`, which also checks that no value comes back.
+A sweep beside which nobody writes leaves no last value that has expired, but those that an open
+transaction holds. Passes, restarts, crashes, transactions, DeleteRecords, and changes of the settings
+happen as in `VersionedHistory`, which also checks that no value comes back.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class ExpiringHistory(VersionedHistory):
             self.sent[key] = [each for each in sent if each.offset < end]
 
     def crash_in_every_step_of_a_sweep(self) -> int:
-        """Lose power at each operation of one sweep and start again; each time the log must agree with the
-        model, and so must what the next sweep leaves. Returns the number of states."""
+        """Lose power at each operation of one sweep and start again; each time the log must agree with
+        the model, and so must what the next sweep leaves. Returns the number of states."""
         states = list[MemoryFileSystem]()
 
         def look(_action: str, _path: str) -> None:

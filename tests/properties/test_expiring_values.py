@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -89,6 +89,12 @@ def _expire_by_the_wrong_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Expiries, "plan", early)
 
 
+def _play_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        for ranking in Ranking:
+            ExpiringHistory(seed, ranking, map_slots=16 if seed % 2 else 1000).play(STEPS)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -106,6 +112,4 @@ def test_the_histories_find_a_planted_bug(
     plant(monkeypatch)
 
     with pytest.raises(AssertionError):
-        for seed in range(200):
-            for ranking in Ranking:
-                ExpiringHistory(seed, ranking, map_slots=16 if seed % 2 else 1000).play(STEPS)
+        _play_all(range(200))

@@ -30,7 +30,7 @@ EAGER = {"log_cleaner_backoff_ms": "20"}
 async def until_swept(broker: SteeredBroker) -> Json:
     """Returns the broker's status once a sweep has completed."""
     async with asyncio.timeout(60):
-        while not (status := await broker.get())["expiries"]:
+        while not (status := await broker.get())["expiries"]:  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.02)
     return status
 

@@ -302,8 +302,9 @@ def test_where_timestamps_decide_the_tombstone_has_that_of_the_value() -> None:
 
 
 def test_where_a_header_decides_the_tombstone_has_the_version_of_the_value() -> None:
-    strategy = {"compaction_strategy": "header", "compaction_strategy_header": "version"}
-    log = log_with(replace(EXPIRING, **strategy))
+    log = log_with(
+        replace(EXPIRING, compaction_strategy="header", compaction_strategy_header="version")
+    )
     version = ("version", struct.pack(">q", 9))
     put(log, b"a", b"wins", age_ms=OLD_MS, headers=(version,))
     put(log, b"a", b"has lost", headers=(("version", struct.pack(">q", 8)),))

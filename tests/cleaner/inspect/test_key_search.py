@@ -134,3 +134,20 @@ def test_a_tombstone_that_is_held_says_by_whom() -> None:
     assert found.fate == (
         "its tombstone, at offset 0, stays: group __mirror.dr holds tombstones from offset 0 on",
     )
+
+
+def test_a_value_says_when_it_expires() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_ttl_ms=5000, compaction_ttl_header="ttl"))
+    log.append((b"a", b"1"))
+    hit = history(log).records[0].hit
+
+    assert hit.expires_ms == hit.timestamp + 5000
+    assert history(log).fate == (
+        "its last value, at offset 0, expired at 1970-01-01 00:00:06 UTC: the next sweep appends a"
+        " tombstone for the key",
+    )
+
+    log.log.update_config(replace(log.log.config, compaction_ttl_ms=10**15))
+    assert "expires at" in history(log).fate[0]
+    log.log.update_config(replace(log.log.config, compaction_ttl_ms=-1))
+    assert history(log).fate == ("its last value, at offset 0, stays",)

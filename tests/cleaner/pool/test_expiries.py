@@ -60,7 +60,7 @@ class ExpiryHouse(House):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.clock = SteppedClock()
-        self.probe: ExpiryRecorder = ExpiryRecorder()
+        self.probe = self.recorder = ExpiryRecorder()
         self.is_full = False
 
     def put(self, log: PartitionLog, key: bytes, *, age_ms: int = 0) -> None:
@@ -107,17 +107,17 @@ async def test_values_expire_by_the_clock_alone(house: ExpiryHouse) -> None:
     house.put(log, b"later")
 
     async with running(house.sweeping_pool()) as pool:
-        await until(lambda: len(house.probe.sweeps) == 1)
+        await until(lambda: len(house.recorder.sweeps) == 1)
         facts = pool.expiry_of(log)
         assert facts is not None
         assert facts.due_ms == START_MS + 2 * PAUSE_MS_MIN
         assert tombstones_of(log) == []
 
         house.clock.wall_ms += 2 * PAUSE_MS_MIN
-        await until(lambda: len(house.probe.sweeps) >= 2)
+        await until(lambda: len(house.recorder.sweeps) >= 2)
 
     assert tombstones_of(log) == [b"soon"]
-    assert house.probe.sweeps[1].tombstones == 1
+    assert house.recorder.sweeps[1].tombstones == 1
 
 
 async def test_between_two_sweeps_lies_a_minute(house: ExpiryHouse) -> None:
@@ -144,9 +144,9 @@ async def test_a_wall_clock_that_jumps_ahead_expires_nothing(house: ExpiryHouse)
     house.clock.now_ms = lambda: jumped  # type: ignore[method-assign]
 
     async with running(pool):
-        await until(lambda: len(house.probe.sweeps) == 1)
+        await until(lambda: len(house.recorder.sweeps) == 1)
 
-    assert house.probe.sweeps[0].expired == 0
+    assert house.recorder.sweeps[0].expired == 0
     assert tombstones_of(log) == []
 
 
@@ -158,7 +158,7 @@ async def test_a_log_whose_cleaning_is_paused_is_not_swept(house: ExpiryHouse) -
 
     async with running(pool):
         await until(lambda: house.probe.looks > 3)
-        assert house.probe.sweeps == []
+        assert house.recorder.sweeps == []
 
 
 async def test_outside_of_its_window_a_log_is_not_swept(house: ExpiryHouse) -> None:
@@ -168,7 +168,7 @@ async def test_outside_of_its_window_a_log_is_not_swept(house: ExpiryHouse) -> N
 
     async with running(house.sweeping_pool()):
         await until(lambda: house.probe.looks > 3)
-        assert house.probe.sweeps == []
+        assert house.recorder.sweeps == []
 
 
 async def test_without_a_time_to_live_no_log_is_swept(house: ExpiryHouse) -> None:
@@ -182,7 +182,7 @@ async def test_without_a_time_to_live_no_log_is_swept(house: ExpiryHouse) -> Non
         await until(lambda: house.probe.looks > 3)
         assert all(pool.expiry_of(log) is None for log in house.logs)
 
-    assert house.probe.sweeps == []
+    assert house.recorder.sweeps == []
 
 
 async def test_sweeps_and_passes_take_turns(house: ExpiryHouse) -> None:
@@ -208,7 +208,7 @@ async def test_damage_puts_the_log_into_quarantine(house: ExpiryHouse) -> None:
         await until(lambda: bool(house.probe.events))
 
     assert house.probe.events[0].startswith("quarantined orders")
-    assert house.probe.sweeps == []
+    assert house.recorder.sweeps == []
     assert log.log_end_offset == 2
 
 
@@ -249,7 +249,7 @@ async def test_a_restart_reads_the_whole_log_once_more(house: ExpiryHouse) -> No
     log = house.expiring_log()
     house.put(log, b"a")
     async with running(house.sweeping_pool()) as pool:
-        await until(lambda: len(house.probe.sweeps) == 1)
+        await until(lambda: len(house.recorder.sweeps) == 1)
         before = pool.expiry_of(log)
 
     unknown = house.sweeping_pool().expiry_of(log)
@@ -260,7 +260,7 @@ async def test_a_restart_reads_the_whole_log_once_more(house: ExpiryHouse) -> No
     assert (unknown.due_ms, unknown.totals.last) == (0, None)
     log.update_config(replace(log.config, compaction_ttl_ms=-1, compaction_ttl_header="ttl"))
     async with running(house.sweeping_pool()) as pool:
-        await until(lambda: len(house.probe.sweeps) == 2)
+        await until(lambda: len(house.recorder.sweeps) == 2)
         after = pool.expiry_of(log)
     assert after is not None
     assert after.due_ms == NEVER

@@ -39,7 +39,7 @@ def test_of_several_headers_the_last_one_counts() -> None:
     assert expires_ms(BY_BOTH, timestamp=1000, headers=headers) == 1007
 
 
-@pytest.mark.parametrize("value", [b"", b"-1", b"+1", b"1.5", b"1 ", "١".encode(), b"1" * 20])
+@pytest.mark.parametrize("value", [b"", b"-1", b"+1", b"1.5", b"1 ", b"\xd9\xa1", b"1" * 20])
 def test_a_value_that_is_no_number_counts_as_absent_and_is_reported(value: bytes) -> None:
     headers = (("ttl", value),)
 

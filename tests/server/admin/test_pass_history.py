@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 
 from cleaner.pacing.quarantine import Quarantined
 from cli.commands import run_command
+from cli.compact.history import print_history
 from server.admin.pass_history import HistoryProbe
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
 from storage.formats.topic_partition import TopicPartition
 from storage.log.pass_history import PassHistory
+from tests.cleaner.rules.test_expiry_report import REPORT as SWEEP
 from tests.cleaner.rules.test_report import REPORT
 from tests.harness.broker_process import BrokerProcess, scrape
 from tests.harness.clients import ConfluentClient, create_topic
@@ -61,6 +64,22 @@ def test_a_completed_pass_is_kept_with_all_that_its_report_says(tmp_path: Path) 
     assert entry["records_by_verdict"] == REPORT.records_by_verdict
     assert entry["seconds"] == REPORT.seconds
     assert "group_reports" not in entry
+
+
+def test_a_sweep_is_kept_if_it_has_appended_tombstones_or_met_unreadable_headers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe, history = probe_in(tmp_path, OwnClock())
+
+    probe.swept(replace(SWEEP, tombstones=0, unreadable=0))
+    assert history.read(limit=10) == []
+
+    probe.swept(SWEEP)
+    (entry,) = history.read(limit=10)
+    assert (entry["result"], entry["topic"], entry["tombstones"]) == ("swept", "t", 1)
+    assert "ranges" not in entry
+    print_history([entry], None)
+    assert "t-0 swept: read 2 expired values and appended 1 tombstone" in capsys.readouterr().out
 
 
 def test_a_pass_that_was_stopped_is_kept_with_the_time_it_took_and_why(tmp_path: Path) -> None:
