@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from cleaner.expiry.sweep import Append, SweepPlan
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
+from cleaner.inspect.key_traces import KeyTraces
 from cleaner.inspect.log_digest import LogDigest
 from cleaner.inspect.policy_preview import PolicyPreview, without_pass
 from cleaner.pacing.clock import Clock
@@ -54,6 +55,7 @@ from cleaner.rules.policy_change import policy_change
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import StorageError
 from storage.formats.compaction_config import UNKEYED
 from storage.formats.compaction_history import THINNING, VERSIONS
@@ -365,6 +367,30 @@ class CleanerPool:
             ProtocolError, StorageError: the log is damaged, or cannot be read.
         """
         return await self._runner.find_key(log, key, self._hold_of(log), on_start)
+
+    async def trace_keys(
+        self,
+        log: PartitionLog,
+        hashes: Collection[bytes],
+        *,
+        start_offset: Offset = Offset(0),
+        end_offset: Offset = OFFSET_MAX,
+        trusts_sidecars: bool,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> KeyTraces:
+        """Look for the records of several keys, in the thread of the searches.
+
+        Args:
+            hashes: of the keys, under the log's hash key.
+            trusts_sidecars: False reads every record.
+
+        Raises:
+            CleaningAborted: the search was stopped, or the log was truncated, deleted or reconfigured.
+            ProtocolError, StorageError: the log is damaged, or cannot be read.
+        """
+        return await self._runner.trace_keys(
+            log, hashes, start_offset, end_offset, on_start, trusts_sidecars=trusts_sidecars
+        )
 
     async def _run_on_request(
         self,

@@ -14,7 +14,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -24,6 +24,7 @@ from typing import TypeVar
 from cleaner.expiry.sweep import TRIES_MAX, Append, Sweep, SweepPlan
 from cleaner.inspect.dry_run import DryMeter, DryRun, dry_run
 from cleaner.inspect.key_search import KeyHistory, find_key
+from cleaner.inspect.key_traces import KeyTraces, trace_keys
 from cleaner.inspect.log_digest import LogDigest, log_digest
 from cleaner.inspect.rehearsed_segment import rehearsed_view, scratch_files
 from cleaner.pacing.clock import Clock
@@ -44,6 +45,7 @@ from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Reason
 from cleaner.rules.report import PassReport
+from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
@@ -423,6 +425,44 @@ class Runner:
             return find_key(view, key, settings, meter=meter, now_ms=now_ms, hold=hold)
 
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
+
+    async def trace_keys(
+        self,
+        log: PartitionLog,
+        hashes: Collection[bytes],
+        start_offset: Offset,
+        end_offset: Offset,
+        on_start: Callable[[RunningPass], None],
+        *,
+        trusts_sidecars: bool,
+    ) -> KeyTraces:
+        """Look for keys in a thread. Raises as `CleanerPool.trace_keys`."""
+        running = self._begin(log, Task.SEARCH, Reason.REQUESTED)
+        self._searches.add(running)
+        on_start(running)
+
+        async def read() -> KeyTraces:
+            self.check_not_stopping()
+            view, settings = log.cleaning_view(as_if_rolled=True), self.settings
+
+            def work() -> KeyTraces:
+                return trace_keys(
+                    view,
+                    hashes,
+                    settings,
+                    meter=self._meter(running, view.generation, PassMeter),
+                    start_offset=start_offset,
+                    end_offset=end_offset,
+                    trusts_sidecars=trusts_sidecars,
+                )
+
+            return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
+
+        try:
+            return await _retry_if_removed(read)
+        finally:
+            self._searches.discard(running)
+            running.end()
 
     async def digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
         """Compute the digest of a claimed log in a thread. Raises as `CleanerPool.digest`."""

@@ -1,0 +1,158 @@
+"""What beside a log's segments may still have records that were in the log: copies of old segments.
+
+    <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, while it has readers
+    <log dir>/<topic>.<id>/<n>/*.cleaned                 an output of a pass that is not swapped in yet
+    <log dir>/<topic>.<id>/<n>/cut.<offset>.<n>          bytes that a recovery has cut off
+    <log dir>/<topic>.<id>/<n>.resync                    a copy that a resync is filling
+    <log dir>/<topic>.<id>/<n>.aside.*                   a log that a resync has replaced
+    <log dir>/<topic>.<id>.before*                       a topic that was put aside as a whole
+    <log dir>/leases/<id>                                outputs of a pass of another process
+
+A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps old
+segments adds its paths to `kept_copies`**, and says whether they may be dropped: only what is kept for
+nothing else than going back to it. What might be the last copy of something is named, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from storage.files.errors import MissingFile
+from storage.files.files import FileSystem, remove_tree_durably
+from storage.files.paths import (
+    ASIDE,
+    BEFORE,
+    LEASES,
+    LOG,
+    RESYNC,
+    join,
+    parse_segment_file,
+)
+
+SegmentName: TypeAlias = tuple[int, int]
+"""The base offset and the file version of a segment."""
+
+CUT = "cut."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCopy:
+    """A file or directory that may have records which are no longer in the log."""
+
+    path: str
+    what: str
+    """What it is, for people."""
+    remedy: str
+    """What makes it go."""
+    is_droppable: bool = False
+    """Whether `drop_kept_copies` removes it."""
+
+
+def kept_copies(
+    fs: FileSystem, directory: str, segments: Callable[[], Collection[SegmentName]]
+) -> tuple[KeptCopy, ...]:
+    """Returns everything beside the segments of a log that may have their old records.
+
+    A worker thread. A file that a pass creates during the call may be left out.
+
+    Args:
+        directory: of the log.
+        segments: returns those that are in the log now.
+
+    Raises:
+        DiskError: a directory cannot be read.
+    """
+    topic_directory, _, partition = directory.rpartition("/")
+    log_directory, _, topic = topic_directory.rpartition("/")
+    names = _names(fs, directory)
+    listed = segments()
+    return (
+        *_beside_segments(directory, names, listed),
+        *_beside_log(topic_directory, partition, _names(fs, topic_directory)),
+        *_beside_topic(log_directory, topic, _names(fs, log_directory)),
+        *_leases(join(log_directory, LEASES), _names(fs, join(log_directory, LEASES))),
+    )
+
+
+def drop_kept_copies(fs: FileSystem, copies: Sequence[KeptCopy]) -> None:
+    """Remove those copies that are kept for nothing else than going back to them, durably.
+
+    A worker thread. Raises DiskError.
+    """
+    for copy in copies:
+        if copy.is_droppable:
+            remove_tree_durably(fs, copy.path)
+
+
+def _names(fs: FileSystem, directory: str) -> list[str]:
+    with suppress(MissingFile):
+        return fs.list(directory)
+    return []
+
+
+def _beside_segments(
+    directory: str, names: Sequence[str], listed: Collection[SegmentName]
+) -> Iterator[KeptCopy]:
+    for name in names:
+        file = parse_segment_file(name)
+        if file is None:
+            if name.startswith(CUT):
+                yield KeptCopy(
+                    path=join(directory, name),
+                    what="bytes that a recovery has cut off the log",
+                    remedy="remove the file, unless something in it is still to be saved",
+                )
+        elif file.kind != LOG:
+            continue  # Indexes and key sidecars have no records, and go with their segment.
+        elif file.is_cleaned:
+            yield KeptCopy(
+                path=join(directory, name),
+                what="an output of a cleaning pass that is not finished",
+                remedy="wait for the pass; a start of the broker removes what a crash has left",
+            )
+        elif (file.base_offset, file.version) not in listed:
+            yield KeptCopy(
+                path=join(directory, name),
+                what="a replaced segment that a reader still uses",
+                remedy="wait until the client has read it, or close the client's connection",
+            )
+
+
+def _beside_log(
+    topic_directory: str, partition: str, names: Sequence[str]
+) -> Iterator[KeptCopy]:
+    for name in names:
+        if name.startswith(partition + ASIDE):
+            yield KeptCopy(
+                path=join(topic_directory, name),
+                what="a log that a resync has replaced and put aside",
+                remedy="remove the directory, unless something in it is still to be saved",
+            )
+        elif name == partition + RESYNC:
+            yield KeptCopy(
+                path=join(topic_directory, name),
+                what="a copy of the log that a resync was filling",
+                remedy="remove the directory while the broker is stopped",
+            )
+
+
+def _beside_topic(log_directory: str, topic: str, names: Sequence[str]) -> Iterator[KeptCopy]:
+    for name in names:
+        if name.startswith(topic + BEFORE):
+            yield KeptCopy(
+                path=join(log_directory, name),
+                what="an earlier state of the topic that was put aside",
+                remedy="remove the directory, unless something in it is still to be saved",
+            )
+
+
+def _leases(directory: str, names: Sequence[str]) -> Iterator[KeptCopy]:
+    for name in names:
+        yield KeptCopy(
+            path=join(directory, name),
+            what="a pass that another process executes under a lease",
+            remedy="wait until the lease ends; a start of the broker removes the folder",
+        )
