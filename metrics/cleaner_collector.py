@@ -17,7 +17,7 @@ from prometheus_client.core import Metric as Family
 
 from metrics import broker_names, cleaner_names
 from metrics.cleaner_probe import CleanerCounts
-from metrics.facts import BrokerFacts, PartitionFacts
+from metrics.facts import BrokerFacts, ErasureFacts, PartitionFacts
 from metrics.families import counter, gauge, histogram, in_order
 
 
@@ -30,6 +30,7 @@ def collect_cleaner(
     yield from _collect_threads(cleaner, broker)
     yield from _collect_logs(partitions)
     yield from _collect_uncleanable(cleaner, broker, partitions)
+    yield from _collect_erasures(broker.erasures)
 
 
 def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
@@ -59,6 +60,22 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     events = cleaner.events_by_result.items()
     yield counter(cleaner_names.CLEANER_EVENTS, [((result,), count) for result, count in events])
     yield counter(cleaner_names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
+
+
+def _collect_erasures(facts: ErasureFacts | None) -> Iterator[Family]:
+    states = {} if facts is None else facts.by_state
+    ends = [] if facts is None else [facts.next_deadline_seconds]
+    yield gauge(cleaner_names.ERASURES, [((state,), count) for state, count in states.items()])
+    yield gauge(
+        cleaner_names.ERASURES_AT_RISK, [((), facts.at_risk)] if facts is not None else []
+    )
+    yield gauge(
+        cleaner_names.ERASURES_OVERDUE, [((), facts.overdue)] if facts is not None else []
+    )
+    yield gauge(
+        cleaner_names.ERASURES_NEXT_DEADLINE,
+        [((), seconds) for seconds in ends if seconds is not None],
+    )
 
 
 def _collect_budgets(cleaner: CleanerCounts) -> Iterator[Family]:

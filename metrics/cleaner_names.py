@@ -244,6 +244,22 @@ CLEANER_EVENTS = Metric.counter(
     "Events for __compaction_events: written, or lost because too many waited.",
     "result",
 )
+# Erasures of keys (docs/design/erasure.md).
+ERASURES = Metric.gauge(
+    "kompakt_erasures",
+    "Erasures of keys by state: cleaning, held, erased (certified, but tombstones wait), complete, ended.",
+    "state",
+)
+ERASURES_AT_RISK = Metric.gauge(
+    "kompakt_erasures_at_risk", "Erasures that may not be complete at their deadline."
+)
+ERASURES_OVERDUE = Metric.gauge(
+    "kompakt_erasures_overdue", "Erasures whose deadline has passed before they were complete."
+)
+ERASURES_NEXT_DEADLINE = Metric.gauge(
+    "kompakt_erasures_next_deadline_seconds",
+    "Time to the first deadline of the erasures that are not complete; negative once it has passed.",
+)
 # Kafka's names for the cleaner, with Kafka's meanings.
 MAX_BUFFER_UTILIZATION = Metric.gauge(
     "kafka_log_logcleaner_max_buffer_utilization_percent",

@@ -230,6 +230,20 @@ class LinkFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureFacts:
+    """The erasures of keys."""
+
+    by_state: Mapping[str, int]
+    at_risk: int
+    """Those whose deadline may pass before they are complete."""
+    overdue: int
+    """Those whose deadline has passed."""
+    next_deadline_seconds: float | None
+    """Seconds to the next deadline of an erasure that is not final; negative once it has passed. None:
+    there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """Values for a scrape about the whole broker."""
 
@@ -263,6 +277,8 @@ class BrokerFacts:
     """By coordinator's topic and partition; only those with a checkpoint or something to load."""
     certificates_expire_seconds: Mapping[str, float] = field(default_factory=dict)
     """By listener with TLS, the seconds until its certificate expires; negative once it has."""
+    erasures: ErasureFacts | None = None
+    """None if the broker does not clean."""
     node_id: int = 0
     address: str = ""
     """The advertised host:port of the first listener."""

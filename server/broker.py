@@ -558,6 +558,7 @@ class Broker:
             from server.broker_cleaner import BrokerCleaner
 
             self._cleaning = BrokerCleaner(self, self._pauses, background=self._background)
+            await self._cleaning.open()
 
     def _start_checkpoints(self) -> None:
         """Start to make the checkpoints of the coordinators' partitions."""

@@ -22,11 +22,16 @@ from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
 from server.durability.space_watch import SpaceWatch
 from server.durability.unkeyed_appends import UnkeyedAppends
+from server.erasure.certificate import Issuer
+from server.erasure.erasures import Erasures
+from server.erasure.intake import ErasureIntake
+from server.erasure.proofs import Prover
 from server.events.probe import EventProbe
 from server.events.writer import EventWriter
 from server.runtime.background import Background
 from server.runtime.executors import Executor
 from storage.batches.validate import ValidBatch
+from storage.files.signing_key import SigningKey
 from storage.formats.topic_partition import TopicPartition
 from storage.log.appender import Appended
 from storage.log.log import PartitionLog
@@ -100,6 +105,7 @@ class BrokerCleaner:
             pauses,
             broker.topics,
             self._latency_watch,
+            _erasures(broker, self._pool),
             clock=broker.clock,
             administration=broker.executors.administration,
             ledgers=self.ledgers,
@@ -159,6 +165,14 @@ class BrokerCleaner:
     def ledger_breaks(self) -> int:
         """How many broken chains of certificates were found."""
         return self.ledgers.breaks
+
+    async def open(self) -> None:
+        """Continue with the erasures of the last run.
+
+        Raises:
+            StorageError: the metadata store cannot be read.
+        """
+        await self.compaction.erasures.open()
 
     async def configure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties."""
@@ -223,6 +237,35 @@ def _append_tombstones(broker: Broker, log: PartitionLog, batch: ValidBatch) -> 
     count, size = batch.header.record_count, batch.header.size_bytes
     broker.probe.batch_appended(log.topic_partition.topic, count, size)
     return appended
+
+
+def _erasures(broker: Broker, pool: CleanerPool) -> Erasures:
+    """Returns the erasures, not yet opened."""
+    threads = broker.executors.administration
+    intake = ErasureIntake(
+        pool,
+        broker.topics,
+        broker.group_commit,
+        broker.clock,
+        threads=threads,
+        validation=broker.executors.validation,
+    )
+
+    def issuer() -> Issuer:
+        key = SigningKey.load_or_create(broker.files, broker.config.metadata_directory)
+        return Issuer(cluster_id=broker.node.cluster_id, node_id=broker.node.node_id, key=key)
+
+    return Erasures(
+        broker.metadata_log,
+        pool,
+        broker.topics,
+        intake,
+        Prover(pool, broker.files, threads=threads),
+        issuer,
+        hold_of=broker.groups.holds.hold_of,
+        clock=broker.clock,
+        threads=threads,
+    )
 
 
 def _remote_token(broker: Broker) -> str | None:

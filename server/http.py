@@ -22,6 +22,7 @@ from metrics.facts import (
 from metrics.http_endpoint import HttpEndpoint
 from protocol.wire.error_codes import ErrorCode
 from server.admin.compaction_routes import CompactionRoutes
+from server.admin.erasure_routes import ErasureRoutes
 from server.admin.follower_routes import FollowerRoutes, Leading
 from server.admin.http_access import HttpAccess
 from server.admin.http_guard import refusal
@@ -85,6 +86,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         broker.pass_history,
         upkeep=broker.executors.upkeep,
     )
+    erasures = ErasureRoutes(lambda: compaction_of(broker), broker.clock)
     leases = LeaseRoutes(
         lambda: compaction_of(broker),
         administration=broker.executors.administration,
@@ -109,6 +111,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *routes.routes(),
             *leases.routes(),
             *ledger.routes(),
+            *erasures.routes(),
             *followers.routes(),
             *links.routes(),
             *verify.routes(),
@@ -222,6 +225,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             name: expires_at.timestamp() - broker.clock.now_ms() / 1000
             for name, expires_at in broker.listening.certificate_expiries().items()
         },
+        erasures=None if broker.compaction is None else broker.compaction.erasures.facts(),
         node_id=broker.node.node_id,
         address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),
     )

@@ -62,6 +62,7 @@ from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
+from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -377,19 +378,27 @@ class CleanerPool:
         end_offset: Offset = OFFSET_MAX,
         trusts_sidecars: bool,
         on_start: Callable[[RunningPass], None] = lambda _: None,
+        before: Callable[[CleaningView], None] = lambda _: None,
     ) -> KeyTraces:
         """Look for the records of several keys, in the thread of the searches.
 
         Args:
             hashes: of the keys, under the log's hash key.
             trusts_sidecars: False reads every record.
+            before: called in that thread with the view that is read next, each time that one is taken.
 
         Raises:
             CleaningAborted: the search was stopped, or the log was truncated, deleted or reconfigured.
             ProtocolError, StorageError: the log is damaged, or cannot be read.
         """
         return await self._runner.trace_keys(
-            log, hashes, start_offset, end_offset, on_start, trusts_sidecars=trusts_sidecars
+            log,
+            hashes,
+            start_offset,
+            end_offset,
+            on_start,
+            before,
+            trusts_sidecars=trusts_sidecars,
         )
 
     async def _run_on_request(

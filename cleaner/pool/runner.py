@@ -48,6 +48,7 @@ from cleaner.rules.report import PassReport
 from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved
 from storage.formats.topic_partition import TopicPartition
+from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -433,6 +434,7 @@ class Runner:
         start_offset: Offset,
         end_offset: Offset,
         on_start: Callable[[RunningPass], None],
+        before: Callable[[CleaningView], None],
         *,
         trusts_sidecars: bool,
     ) -> KeyTraces:
@@ -446,11 +448,13 @@ class Runner:
             view, settings = log.cleaning_view(as_if_rolled=True), self.settings
 
             def work() -> KeyTraces:
+                meter = self._meter(running, view.generation, PassMeter)
+                before(view)
                 return trace_keys(
                     view,
                     hashes,
                     settings,
-                    meter=self._meter(running, view.generation, PassMeter),
+                    meter=meter,
                     start_offset=start_offset,
                     end_offset=end_offset,
                     trusts_sidecars=trusts_sidecars,

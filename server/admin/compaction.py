@@ -35,6 +35,7 @@ from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.changes import ConfigChange, examined
 from server.config.near_names import hint
 from server.config.topic_changes import known_properties_of, topic_change
+from server.erasure.erasures import Erasures
 from server.runtime.executors import Executor
 from server.runtime.sliced_json import Json
 from server.runtime.turns import Pace, Turns
@@ -58,6 +59,7 @@ class Compaction:
         "_clock",
         "_guard",
         "_ledger_reads",
+        "erasures",
         "jobs",
         "leases",
         "ledger_verifications",
@@ -74,6 +76,7 @@ class Compaction:
         pauses: CompactionPauses,
         topics: Topics,
         guard: LatencyWatch,
+        erasures: Erasures,
         *,
         clock: Clock,
         administration: Executor,
@@ -92,6 +95,7 @@ class Compaction:
         self.pool = pool
         self.pauses = pauses
         self.topics = topics
+        self.erasures = erasures
         self.jobs = CompactionJobs()
         self.leases: CleaningLeases | None = None
         """The leases of other processes; None if remote cleaning is off."""
@@ -99,9 +103,10 @@ class Compaction:
         """The token that these processes must send; the broker sets it together with `leases`."""
 
     async def stop(self) -> None:
-        """Wait until all jobs and leases have ended. Call it after the pool has stopped."""
+        """Wait until all jobs, leases and erasures have ended. Call it after the pool has stopped."""
         await self.jobs.stop()
         await self.ledger_verifications.stop()
+        await self.erasures.stop()
         if self.leases is not None:
             await self.leases.stop()
 

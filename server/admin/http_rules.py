@@ -5,8 +5,8 @@
     permissions         all of them
 
 Reading about cleaning, followers or links needs Describe on the cluster; changing cleaning or links
-Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too. A
-route without an entry is refused.
+Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too, and
+what erases them Write. A route without an entry is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ PARTITION = ROOT + "/topics/{topic}/partitions/{partition}"
 WHERES = (ROOT + "/topics/{topic}", PARTITION)
 LEASE = PARTITION + "/lease"
 LEDGER = ROOT + "/ledger"
+ERASE = WHERES[0] + "/erase"
+VERIFY_ERASURE = WHERES[0] + "/verify-erasure"
+ERASURES = ROOT + "/erasures"
+ERASURE = ERASURES + "/{erasure}"
 FOLLOWERS = "/v1/metadata/followers"
 LINKS = "/v1/links"
 LINK = LINKS + "/{link}"
@@ -52,6 +56,9 @@ DESCRIBE = HttpRule((Permission(Operation.DESCRIBE),))
 METRICS = HttpRule(DESCRIBE.permissions, is_metrics=True)
 READ = HttpRule((*DESCRIBE.permissions, Permission(Operation.READ, ResourceType.TOPIC)))
 ALTER = HttpRule((Permission(Operation.ALTER),), is_audited=True)
+ERASING = HttpRule(
+    (*ALTER.permissions, Permission(Operation.WRITE, ResourceType.TOPIC)), is_audited=True
+)
 EXCHANGE = HttpRule((Permission(Operation.CLUSTER_ACTION),), is_audited=True)
 RENEW = HttpRule(EXCHANGE.permissions)
 
@@ -91,6 +98,11 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
         for where in WHERES
         for (method, action), rule in _OF_A_TOPIC.items()
     },
+    ("POST", ERASE): ERASING,
+    ("POST", VERIFY_ERASURE): READ,
+    ("GET", ERASURES): DESCRIBE,
+    ("GET", ERASURE): DESCRIBE,
+    ("GET", ERASURE + "/certificate"): DESCRIBE,
     ("GET", FOLLOWERS): DESCRIBE,
     ("GET", LINKS): DESCRIBE,
     ("GET", LINK): DESCRIBE,

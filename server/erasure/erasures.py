@@ -1,0 +1,570 @@
+"""The erasures of this broker: accepts them, does what they need, certifies them. Sole owner of their state.
+
+    look    every few seconds, while there are erasures that are not final: what does each need next?
+    work    one task for each log: a pass, or one reading for all erasures that need a proof of the log
+    step    the table of states says what follows (`state_table.py`)
+
+An erasure is durable in the metadata store before its request is answered, and so is each change of its
+state. What was read of the logs is not stored: after a restart it is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.paused import CleaningPaused
+from cleaner.pool.pool import CleanerPool
+from cleaner.rules.hold import HoldOf
+from metrics.facts import ErasureFacts
+from protocol.wire.numbers import OFFSET_MAX
+from server.erasure.certificate import Issuer, Json, PartitionProof, issue
+from server.erasure.erasure import PREFIX, Erasure, KeyClaim
+from server.erasure.intake import ErasureIntake, ErasureRefused, accepted_text
+from server.erasure.looks import Looks, failed, offline, other_secret, still_there
+from server.erasure.needs import (
+    Forecast,
+    Holder,
+    Need,
+    Next,
+    Risk,
+    Tombstone,
+    forecast,
+    need_of_records,
+    need_of_tombstone,
+    risk_of,
+)
+from server.erasure.proofs import LogProof, Prover
+from server.erasure.state_table import ERASURE_STATES, Action, ErasureState, Event, Guard
+from server.metadata.store import Delete, MetadataStore, Put
+from server.runtime.clock import Clock
+from server.runtime.executors import Executor
+from server.runtime.tasks import guarded, spawn
+from server.topics.topic import Topic
+from server.topics.topics import Topics
+from storage.files.errors import StorageError
+from storage.formats.topic_partition import TopicPartition
+from storage.log.kept_copies import KeptCopy
+from storage.log.log import PartitionLog
+from storage.segment.segment import Segment
+from storage.threads import any_thread, loop_thread
+
+_log = logging.getLogger("server.erasure.erasures")
+
+LOOK_SECONDS = 5.0
+REST_LOOKS = 12
+"""An erasure whose tombstones wait for their time is looked at in every twelfth round."""
+RETRY_SECONDS = 60.0
+"""How long a log rests after an attempt that has failed, or has not helped."""
+WORKS_MAX = 8
+"""So many logs are worked on at a time; the cleaner's threads bound what runs."""
+OPEN_MAX = 10_000
+FINAL_MAX = 10_000
+"""So many final erasures are remembered, with their certificates; the oldest go first."""
+
+
+@dataclass(slots=True)
+class Tracked:
+    """An erasure, and what the last look has found."""
+
+    erasure: Erasure
+    needs: tuple[Need, ...] = ()
+    """By partition."""
+    kept: tuple[Holder, ...] = ()
+    forecast: Forecast = field(default_factory=lambda: Forecast(earliest_ms=0, is_open=True))
+    proofs: dict[int, LogProof] = field(default_factory=dict)
+    """By partition, for the state that it is in."""
+    tombstones: dict[int, tuple[tuple[Segment, ...], Tombstone]] = field(default_factory=dict)
+    """By partition, with the segments of the log when it was looked for."""
+    rests_for: int = 0
+    """Rounds of looks that it leaves out."""
+
+    @property
+    def holders(self) -> list[Holder]:
+        """What it waits for now."""
+        return [each.holder for each in self.needs if each.holder is not None] + list(self.kept)
+
+    def risk(self, now_ms: int) -> Risk:
+        """Returns whether its deadline is at risk."""
+        erasure = self.erasure
+        return risk_of(
+            self.forecast,
+            requested_ms=erasure.requested_ms,
+            deadline_ms=erasure.deadline_ms,
+            now_ms=now_ms,
+            is_final=erasure.state.is_final,
+        )
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What erasures need of one log."""
+
+    log: PartitionLog
+    passes: bool = False
+    proofs: list[tuple[Tracked, int]] = field(default_factory=list)
+    """Erasures, and the offset below which each needs it."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts at one log."""
+
+    retry_at: float = 0.0
+    failure: str | None = None
+
+
+@loop_thread
+class Erasures:
+    """Owns the erasures from `open` to `stop`."""
+
+    __slots__ = (
+        "_attempts", "_clock", "_hold_of", "_intake", "_issuer", "_lock", "_looking",
+        "_pool", "_prover", "_store", "_threads", "_topics", "_tracked", "_wake", "_working", "_works",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        pool: CleanerPool,
+        topics: Topics,
+        intake: ErasureIntake,
+        prover: Prover,
+        issuer: Callable[[], Issuer],
+        *,
+        hold_of: HoldOf,
+        clock: Clock,
+        threads: Executor,
+    ) -> None:
+        """
+        Args:
+            issuer: returns the broker as it signs; reads or creates its key, so it runs in a thread.
+            threads: run `issuer`.
+        """
+        # Constant after construction
+        self._store = store
+        self._pool = pool
+        self._topics = topics
+        self._intake = intake
+        self._prover = prover
+        self._issuer = issuer
+        self._hold_of = hold_of
+        self._clock = clock
+        self._threads = threads
+        self._lock = asyncio.Lock()
+        """Held during a round of looks."""
+        self._wake = asyncio.Event()
+        # State
+        self._tracked: dict[str, Tracked] = {}
+        """By id, the oldest first."""
+        self._attempts: dict[TopicPartition, Attempts] = {}
+        self._working: set[TopicPartition] = set()
+        self._works: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Read the stored erasures, and continue with them.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        found = []
+        for entry in (await self._store.range(PREFIX)).entries:
+            try:
+                found.append(Erasure.from_store(entry.key, entry.value))
+            except (KeyError, TypeError, ValueError) as error:
+                _log.error("%s: left alone, because it cannot be read: %r", entry.key, error)
+        for erasure in sorted(found, key=lambda each: each.requested_ms):
+            self._tracked[erasure.id] = Tracked(erasure)
+        self._start_looking()
+
+    async def stop(self) -> None:
+        """End the looks and the work. Call it after the pool has stopped."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        if self._works:
+            await asyncio.wait(self._works)
+
+    # ---------------------------------------------------------------- requests
+
+    async def request(self, topic: str, keys: Sequence[bytes], within_ms: int) -> list[Erasure]:
+        """Erase keys of a topic. Their tombstones are durable, and so are the erasures.
+
+        Raises:
+            ErasureRefused: nothing is erased; some tombstones may be appended.
+            CleaningAborted, ProtocolError, StorageError: as `ErasureIntake.accept`.
+        """
+        if len(self._open()) + len(keys) > OPEN_MAX:
+            raise ErasureRefused(409, f"{OPEN_MAX} erasures are not complete yet: wait for them")
+        accepted = await self._intake.accept(topic, keys, within_ms)
+        puts = [Put(key=each.store_key, value=each.to_store()) for each in accepted]
+        await self._store.txn((), puts)
+        for each in accepted:
+            self._tracked[each.id] = Tracked(each)
+        _log.info("%s", accepted_text(accepted))
+        self._start_looking()
+        await self._looked()
+        return accepted
+
+    def get(self, erasure_id: str) -> Tracked | None:
+        """Returns an erasure; None if there is none with this id."""
+        return self._tracked.get(erasure_id)
+
+    def all(self) -> list[Tracked]:
+        """Returns all erasures, the oldest first."""
+        return list(self._tracked.values())
+
+    @any_thread
+    def facts(self) -> ErasureFacts:
+        """Returns the values for a scrape."""
+        now_ms = self._clock.now_ms()
+        tracked = list(self._tracked.values())
+        states = dict.fromkeys((state.value for state in ErasureState), 0)
+        for each in tracked:
+            states[each.erasure.state.value] += 1
+        risks = [each.risk(now_ms) for each in tracked]
+        ends = [
+            each.erasure.deadline_ms for each in tracked if not each.erasure.state.is_final
+        ]
+        return ErasureFacts(
+            by_state=states,
+            at_risk=sum(risk is Risk.AT_RISK for risk in risks),
+            overdue=sum(risk is Risk.OVERDUE for risk in risks),
+            next_deadline_seconds=(min(ends) - now_ms) / 1000 if ends else None,
+        )
+
+    async def verify(
+        self, log: PartitionLog, key_hash: bytes, below: int
+    ) -> tuple[LogProof, list[KeptCopy]]:
+        """Read a log again for a certificate: the proof, and the files that are left beside the log.
+
+        Raises as `Prover.prove`.
+        """
+        proof = await self._prover.prove(log, [key_hash], below, self._clock.now_ms())
+        return proof, await self._prover.left_of(log, proof)
+
+    async def own_public_key(self) -> bytes:
+        """Returns the key with which the broker signs. Raises StorageError."""
+        issuer = await self._threads.run(self._issuer)
+        return issuer.key.public_key
+
+    async def is_about(self, claim: KeyClaim, key: bytes) -> bool:
+        """Returns whether the salted hash of a certificate is that of a key."""
+        return await self._threads.run(claim.holds_for, key)
+
+    # ---------------------------------------------------------------- looks
+
+    def _open(self) -> list[Tracked]:
+        return [each for each in self._tracked.values() if not each.erasure.state.is_final]
+
+    def _start_looking(self) -> None:
+        self._wake.set()
+        if self._open() and (self._looking is None or self._looking.done()):
+            self._looking = spawn(self._look_again_and_again(), "erasures")
+
+    async def _look_again_and_again(self) -> None:
+        while self._open():
+            self._wake.clear()
+            with guarded("erasures"):
+                await self._looked()
+            if self._open():
+                await _first_of(self._wake, LOOK_SECONDS)
+
+    async def _looked(self) -> None:
+        """Look at all erasures that are not final, and begin what they need."""
+        async with self._lock:
+            await self._look_at_all()
+
+    async def _look_at_all(self) -> None:
+        now_ms = self._clock.now_ms()
+        looks = Looks(self._pool, self._hold_of, self._pool.status(), now_ms)
+        wanted: dict[TopicPartition, Wanted] = {}
+        for tracked in self._open():
+            if tracked.rests_for > 0:
+                tracked.rests_for -= 1
+                continue
+            try:
+                await self._look_at(tracked, looks, wanted, now_ms)
+            except StorageError as error:
+                _log.warning("erasure %s: %s", tracked.erasure.id, error)
+            await asyncio.sleep(0)
+        for each in wanted.values():
+            self._begin(each)
+
+    async def _look_at(
+        self, tracked: Tracked, looks: Looks, wanted: dict[TopicPartition, Wanted], now_ms: int
+    ) -> None:
+        """Find out what one erasure needs, and take the step that follows."""
+        erasure = tracked.erasure
+        topic = self._topics.get(erasure.topic)
+        if topic is None or topic.id != erasure.topic_id:
+            await self._step(tracked, Event.DELETED, Guard.ALWAYS, topic)
+            return
+        needs = []
+        for number in range(len(erasure.partitions)):
+            need = await self._need(tracked, topic, number, looks, now_ms)
+            needs.append(need)
+            log = topic.partitions[number]
+            if need.next in (Next.PASS, Next.PROVE) and isinstance(log, PartitionLog):
+                want = wanted.setdefault(log.topic_partition, Wanted(log))
+                if need.next is Next.PASS:
+                    want.passes = True
+                else:
+                    want.proofs.append((tracked, _bound(erasure, number)))
+        tracked.needs = tuple(needs)
+        guard = await self._guard(tracked, topic)
+        tracked.forecast = forecast(
+            [(need, self._then_ms(tracked, number, topic)) for number, need in enumerate(needs)],
+            now_ms,
+            tracked.kept,
+        )
+        await self._step(tracked, Event.LOOK, guard, topic)
+
+    def _then_ms(self, tracked: Tracked, number: int, topic: Topic) -> int:
+        """Returns how long the tombstone of a partition stays after it was cleaned."""
+        part = tracked.erasure.partitions[number]
+        waits = part.has_tombstone and tracked.erasure.state is not ErasureState.ERASED
+        return topic.config.delete_retention_ms if waits else 0
+
+    async def _need(
+        self, tracked: Tracked, topic: Topic, number: int, looks: Looks, now_ms: int
+    ) -> Need:
+        """Returns what an erasure needs in one partition."""
+        erasure = tracked.erasure
+        part, log = erasure.partitions[number], topic.partitions[number]
+        if log.offline_reason is not None or not isinstance(log, PartitionLog):
+            name = str(log.topic_partition)
+            return Need(Next.WAIT, offline(name, number, log.offline_reason or ""))
+        key_hash = erasure.key_hash(log.identity.hash_key)
+        if key_hash is None:
+            return Need(Next.WAIT, other_secret(str(log.topic_partition), erasure.topic, number))
+        is_erased = erasure.state is ErasureState.ERASED
+        if is_erased and not part.has_tombstone:
+            return Need(Next.NOTHING)
+        proof = tracked.proofs.get(number)
+        first = OFFSET_MAX if proof is None else proof.traces.first_offset(key_hash)
+        if proof is not None and first >= _bound(erasure, number):
+            return Need(Next.NOTHING)
+        if (failure := self._failure(log)) is not None:
+            return Need(Next.WAIT, failed(log.topic_partition, failure))
+        if proof is not None:
+            rests = not self._may_try(log)
+            return Need(Next.WAIT, still_there(log, first)) if rests else Need(Next.PASS)
+        facts = looks.facts_of(log)
+        if not is_erased:
+            return need_of_records(facts, part.offset, has_tombstone=part.has_tombstone)
+        tombstone = await self._tombstone(tracked, number, log, part.offset)
+        return need_of_tombstone(facts, part.offset, tombstone, now_ms)
+
+    async def _tombstone(
+        self, tracked: Tracked, number: int, log: PartitionLog, offset: int
+    ) -> Tombstone:
+        """Returns the tombstone of a partition; reads it only if segments have changed."""
+        segments, known = tracked.tombstones.get(number, ((), Tombstone(is_gone=False)))
+        if segments is not log.segments:
+            segments = log.segments
+            known = (await self._prover.tombstones_at(log, [offset]))[offset]
+            tracked.tombstones[number] = segments, known
+        return known
+
+    async def _guard(self, tracked: Tracked, topic: Topic) -> Guard:
+        """Returns the guard of a look that holds, by what the erasure needs."""
+        erasure = tracked.erasure
+        tracked.kept = ()
+        is_erased = erasure.state is ErasureState.ERASED
+        if any(need.next is not Next.NOTHING for need in tracked.needs):
+            is_back = is_erased and any(
+                proof.traces.first_offset(_hash(erasure, topic, number))
+                < erasure.partitions[number].offset
+                for number, proof in tracked.proofs.items()
+            )
+            return Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE
+        copies = []
+        for number, proof in tracked.proofs.items():
+            log = topic.partitions[number]
+            assert isinstance(log, PartitionLog)
+            copies += [(number, each) for each in await self._prover.left_of(log, proof)]
+        if copies:
+            tracked.kept = tuple(
+                Holder(partition=number, text=f"{each.path}: {each.what}", remedy=each.remedy)
+                for number, each in copies
+            )
+            return Guard.KEPT
+        has_tombstones = any(part.has_tombstone for part in erasure.partitions)
+        return Guard.TOMBSTONE if has_tombstones and not is_erased else Guard.NOTHING
+
+    # ---------------------------------------------------------------- steps
+
+    async def _step(
+        self, tracked: Tracked, event: Event, guard: Guard, topic: Topic | None
+    ) -> None:
+        """Take the step of the table: durable first."""
+        erasure, now_ms = tracked.erasure, self._clock.now_ms()
+        step = ERASURE_STATES.step(erasure.state, event, guard)
+        changed = erasure
+        if step.next_state is not erasure.state:
+            changed = erasure.moved_to(step.next_state, now_ms)
+        if step.action is Action.CERTIFY:
+            assert topic is not None
+            certificate = await self._certificate(tracked, topic, step.next_state, now_ms)
+            changed = replace(changed, certificate=certificate)
+        elif step.action is Action.WITHDRAW:
+            changed = replace(changed, certificate=None)
+            _log.error(
+                "erasure %s: records of the key are in %s again; its certificate is withdrawn",
+                erasure.id,
+                erasure.topic,
+            )
+        if changed is not erasure:
+            await self._store.txn((), [Put(key=changed.store_key, value=changed.to_store())])
+            tracked.erasure = changed
+            if step.next_state is not ErasureState.HELD:
+                tracked.proofs.clear()
+                tracked.tombstones.clear()
+                tracked.needs = ()
+            _log.info("erasure %s of a key of %s: %s", changed.id, changed.topic, changed.state)
+            self._wake.set()
+        if changed.state.is_final:
+            await self._forget_oldest()
+        tracked.rests_for = REST_LOOKS if changed is erasure and _only_waits(tracked) else 0
+
+    async def _certificate(
+        self, tracked: Tracked, topic: Topic, state: ErasureState, now_ms: int
+    ) -> Json:
+        erasure = tracked.erasure
+        earlier: dict[int, Json] = {}
+        if erasure.certificate is not None:
+            rows = erasure.certificate["certificate"]["partitions"]
+            earlier = {row["partition"]: row for row in rows}
+        proofs: list[PartitionProof | Json] = []
+        for number, part in enumerate(erasure.partitions):
+            proof = tracked.proofs.get(number)
+            if proof is None:
+                proofs.append(earlier[number])
+                continue
+            proofs.append(
+                proof.partition_proof(
+                    _hash(erasure, topic, number),
+                    _bound(erasure, number),
+                    tombstone=(
+                        part.offset
+                        if part.has_tombstone and state is not ErasureState.COMPLETE
+                        else None
+                    ),
+                    had_records=part.has_tombstone,
+                    now_ms=now_ms,
+                )
+            )
+        issuer = await self._threads.run(self._issuer)
+        return issue(erasure, state, proofs, issuer, now_ms)
+
+    async def _forget_oldest(self) -> None:
+        final = [each.erasure for each in self._tracked.values() if each.erasure.state.is_final]
+        gone = sorted(final, key=lambda each: each.ended_ms or 0)[: max(len(final) - FINAL_MAX, 0)]
+        if gone:
+            await self._store.txn((), [Delete(key=each.store_key) for each in gone])
+            for each in gone:
+                del self._tracked[each.id]
+
+    # ---------------------------------------------------------------- work
+
+    def _may_try(self, log: PartitionLog) -> bool:
+        """Returns whether a pass may begin, after one that has failed or has not helped."""
+        attempts = self._attempts.get(log.topic_partition)
+        return attempts is None or attempts.retry_at <= self._clock.monotonic()
+
+    def _failure(self, log: PartitionLog) -> str | None:
+        """Returns why the last attempt at a log failed, until the next one may begin."""
+        attempts = self._attempts.get(log.topic_partition)
+        return None if attempts is None or self._may_try(log) else attempts.failure
+
+    def _begin(self, wanted: Wanted) -> None:
+        """Begin a pass or a proof over a log, unless one runs or the log rests."""
+        partition = wanted.log.topic_partition
+        if partition in self._working or len(self._working) >= WORKS_MAX:
+            return
+        if not wanted.proofs and not self._may_try(wanted.log):
+            return
+        self._working.add(partition)
+        work = self._prove(wanted) if wanted.proofs else self._clean(wanted.log)
+        spawn(self._attempt(wanted, work), "erasure work", among=self._works)
+
+    async def _attempt(self, wanted: Wanted, work: Awaitable[None]) -> None:
+        partition = wanted.log.topic_partition
+        attempts = self._attempts.setdefault(partition, Attempts())
+        try:
+            await work
+            attempts.failure = None
+        except (CleaningPaused, CleaningAborted):
+            pass  # The next look sees why.
+        except Exception as error:  # noqa: BLE001 - whatever it is, the erasure must name it
+            attempts.failure = str(error) or repr(error)
+            attempts.retry_at = self._clock.monotonic() + RETRY_SECONDS
+            _log.warning("erasures: %s: %s", partition, attempts.failure)
+        finally:
+            self._working.discard(partition)
+            for tracked in self._tracked.values():
+                if tracked.erasure.topic == partition.topic:
+                    tracked.rests_for = 0
+            self._wake.set()
+
+    async def _clean(self, log: PartitionLog) -> None:
+        """Run a pass, as `kompakt compact now` would. Where records were left, the log is read again."""
+        partition = log.topic_partition
+        await self._pool.clean_now(log)
+        self._attempts[partition].retry_at = self._clock.monotonic() + RETRY_SECONDS
+        for tracked in self._tracked.values():
+            erasure, number = tracked.erasure, partition.partition
+            proof = tracked.proofs.get(number)
+            if erasure.topic_id == log.topic_id and proof is not None:
+                first = proof.traces.first_offset(erasure.key_hash(log.identity.hash_key) or b"")
+                if first < _bound(erasure, number):
+                    del tracked.proofs[number]
+
+    async def _prove(self, wanted: Wanted) -> None:
+        """Read a log once for all erasures that need a proof of it."""
+        log = wanted.log
+        number = log.topic_partition.partition
+        states = [each.erasure for each, _ in wanted.proofs]
+        hashes = {each.key_hash(log.identity.hash_key) or b"" for each in states}
+        bound = max(below for _, below in wanted.proofs)
+        proof = await self._prover.prove(log, hashes, bound, self._clock.now_ms())
+        for (tracked, _), before in zip(wanted.proofs, states, strict=True):
+            if tracked.erasure is before:
+                tracked.proofs[number] = proof
+
+
+def _bound(erasure: Erasure, number: int) -> int:
+    """Returns the offset below which a partition is read for an erasure in its state."""
+    part = erasure.partitions[number]
+    takes_tombstone = erasure.state is ErasureState.ERASED and part.has_tombstone
+    return part.offset + 1 if takes_tombstone else part.offset
+
+
+def _hash(erasure: Erasure, topic: Topic, number: int) -> bytes:
+    log = topic.partitions[number]
+    assert isinstance(log, PartitionLog)
+    found = erasure.key_hash(log.identity.hash_key)
+    assert found is not None, "a log is read only under the secret of the request"
+    return found
+
+
+def _only_waits(tracked: Tracked) -> bool:
+    """Returns whether an erasure waits for nothing but the time of its tombstones."""
+    return tracked.erasure.state is ErasureState.ERASED and all(
+        need.next is Next.NOTHING or (need.holder is not None and need.holder.until_ms is not None)
+        for need in tracked.needs
+    )
+
+
+async def _first_of(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, at most for a time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
