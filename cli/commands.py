@@ -14,6 +14,7 @@ from cli.compact import commands as compact_commands
 from cli.configs import commands as configs_commands
 from cli.consume import command as consume_command
 from cli.doctor import command as doctor_command
+from cli.erase import commands as erase_commands
 from cli.features import commands as features_commands
 from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 
 app.add_typer(compact_commands.app)
+app.add_typer(erase_commands.app)
 app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
 app.add_typer(groups_commands.app)

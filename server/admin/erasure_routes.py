@@ -125,7 +125,7 @@ class ErasureRoutes:
 def erasure_json(tracked: Tracked, now_ms: int) -> Json:
     """Returns an erasure as JSON."""
     erasure, found = tracked.erasure, tracked.forecast
-    needs = [each.next.value for each in tracked.needs] or [None] * len(erasure.partitions)
+    needs = [each.next.value for each in tracked.needs] or [""] * len(erasure.partitions)
     is_final = erasure.state.is_final
     return {
         "id": erasure.id,
@@ -143,7 +143,7 @@ def erasure_json(tracked: Tracked, now_ms: int) -> Json:
                 "partition": number,
                 "below": part.offset,
                 "had_records": part.has_tombstone,
-                "needs": None if is_final else need,
+                "needs": None if is_final else need or None,
             }
             for number, (part, need) in enumerate(zip(erasure.partitions, needs, strict=True))
         ],

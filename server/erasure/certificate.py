@@ -141,7 +141,7 @@ def checked(value: object) -> Json:
     """Returns what a certificate says, once its form and its signature are checked.
 
     Raises:
-        BadCertificate: it is no certificate, or somebody has changed it.
+        BadCertificate: it is no certificate, or it was changed after it was signed.
     """
     if not isinstance(value, dict):
         raise BadCertificate("it is not a JSON object")

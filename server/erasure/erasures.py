@@ -47,7 +47,7 @@ from server.topics.topic import Topic
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
-from storage.log.kept_copies import KeptCopy
+from storage.files.kept_copies import KeptCopy
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
 from storage.threads import any_thread, loop_thread

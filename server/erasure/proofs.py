@@ -22,7 +22,7 @@ from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.formats.key_sidecar import hash_key_check
 from storage.log.cleaning_view import CleaningView
-from storage.log.kept_copies import KeptCopy, SegmentName, drop_kept_copies, kept_copies
+from storage.files.kept_copies import KeptCopy, SegmentName, drop_kept_copies, kept_copies
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from storage.threads import loop_thread
