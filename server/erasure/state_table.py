@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from server.coordination.transitions import Row, TransitionTable
+from server.coordination.transitions import Impossible, Row, TransitionTable
 
 
 class ErasureState(enum.StrEnum):
@@ -50,7 +50,6 @@ class Guard(enum.StrEnum):
 class Action(enum.StrEnum):
     """What a step does. `erasures.py` has the methods."""
 
-    NOTHING = "nothing"
     WORK = "clean, then prove"
     WAIT = "wait for what holds it"
     CERTIFY = "issue the certificate"
@@ -82,9 +81,12 @@ ERASURE_STATES: TransitionTable[ErasureState, Event, Guard, Action] = Transition
         Row(_ERASED, Event.LOOK, (Guard.KEPT,), Action.WAIT),
         Row(_ERASED, Event.LOOK, (Guard.TOMBSTONE,), Action.WORK),
         Row(_ERASED, Event.LOOK, (Guard.NOTHING,), Action.CERTIFY, ErasureState.COMPLETE),
-        Row(_FINAL, Event.LOOK, LOOKS, Action.NOTHING),
         Row((*_UNCERTIFIED, *_ERASED), Event.DELETED, _ALWAYS, Action.END, ErasureState.ENDED),
-        Row(_FINAL, Event.DELETED, _ALWAYS, Action.NOTHING),
+    ],
+    [
+        # Final erasures are not looked at.
+        Impossible(_FINAL, Event.LOOK, LOOKS),
+        Impossible(_FINAL, Event.DELETED, _ALWAYS),
     ],
 )
 """All combinations of state, event and guard."""

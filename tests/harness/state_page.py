@@ -16,6 +16,7 @@ from server.coordination.groups.consumer.member_state_table import MEMBER_STATES
 from server.coordination.transactions.metadata import TransactionState
 from server.coordination.transactions.state_table import TRANSACTION_STATES
 from server.coordination.transitions import Impossible
+from server.erasure.state_table import ERASURE_STATES, ErasureState
 from server.replication.state_table import MIRROR_STATES, MirrorState
 from tests.harness.state_tables import AnyRow, Table, all_rows
 
@@ -32,6 +33,9 @@ def updated(page: str) -> str:
         "groups": described(GROUP_STATES, first=GroupState.EMPTY),
         "members": described(MEMBER_STATES, first=MemberState.STABLE),
         "mirrors": described(MIRROR_STATES, first=MirrorState.CHECKING, last=MirrorState.STOPPED),
+        "erasures": described(
+            ERASURE_STATES, first=ErasureState.CLEANING, last=ErasureState.COMPLETE
+        ),
     }
     for name, lines in parts.items():
         before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
