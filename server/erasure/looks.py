@@ -7,7 +7,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
 from cleaner.pool.status import PoolStatus, Task
-from cleaner.rules.hold import HoldOf
+from cleaner.rules.hold import Hold, HoldOf
 from cleaner.rules.pick import Blocker, assess
 from server.erasure.needs import Holder, LogFacts
 from storage.formats.manifest import UNKNOWN
@@ -39,24 +39,8 @@ class Looks:
         return self._facts[partition]
 
     def _look(self, log: PartitionLog) -> LogFacts:
-        view = log.cleaning_view(as_if_rolled=True)
-        bounds = assess(view, log.config, self._now_ms, requested=True).bounds
-        return LogFacts(
-            name=str(log.topic_partition),
-            partition=log.topic_partition.partition,
-            obstacle=self._obstacle(log),
-            clean_offset=view.clean_offset,
-            first_uncleanable_offset=bounds.first_uncleanable_offset,
-            limited_by=bounds.limited_by,
-            limited_until_ms=(
-                _old_enough_ms(log, bounds.first_uncleanable_offset)
-                if bounds.limited_by is Blocker.MIN_LAG
-                else None
-            ),
-            log_start_offset=view.log_start_offset,
-            log_end_offset=view.log_end_offset,
-            hold=self._hold_of(log),
-            delete_retention_ms=log.config.delete_retention_ms,
+        return log_facts(
+            log, obstacle=self._obstacle(log), hold=self._hold_of(log), now_ms=self._now_ms
         )
 
     def _obstacle(self, log: PartitionLog) -> Holder | None:
@@ -91,6 +75,33 @@ class Looks:
                 remedy="wait until its job ends",
             )
         return None
+
+
+def log_facts(
+    log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms: int
+) -> LogFacts:
+    """Returns the facts of a log; on the loop's thread, where no append can intervene.
+
+    Raises StorageError if its open transactions cannot be read.
+    """
+    view = log.cleaning_view(as_if_rolled=True)
+    bounds = assess(view, log.config, now_ms, requested=True).bounds
+    has_lag = bounds.limited_by is Blocker.MIN_LAG
+    return LogFacts(
+        name=str(log.topic_partition),
+        partition=log.topic_partition.partition,
+        obstacle=obstacle,
+        clean_offset=view.clean_offset,
+        first_uncleanable_offset=bounds.first_uncleanable_offset,
+        limited_by=bounds.limited_by,
+        limited_until_ms=(
+            _old_enough_ms(log, bounds.first_uncleanable_offset) if has_lag else None
+        ),
+        log_start_offset=view.log_start_offset,
+        log_end_offset=view.log_end_offset,
+        hold=hold,
+        delete_retention_ms=log.config.delete_retention_ms,
+    )
 
 
 def failed(partition: TopicPartition, failure: str) -> Holder:

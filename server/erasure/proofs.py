@@ -88,10 +88,7 @@ class Prover:
 
         def list_files(view: CleaningView) -> None:
             nonlocal suspects
-            names = {(each.row.base_offset, each.row.file_version) for each in view.segments}
-            copies = kept_copies(self._fs, log.directory, lambda: names)
-            drop_kept_copies(self._fs, copies)
-            suspects = frozenset(each.path for each in copies if not each.is_droppable)
+            suspects = suspects_beside(self._fs, log.directory, view)
 
         traces = await self._pool.trace_keys(
             log,
@@ -107,16 +104,29 @@ class Prover:
 
         Raises StorageError.
         """
-        return await self._threads.run(_left_of, self._fs, log, proof.suspects)
+        return await self._threads.run(left_of, self._fs, log, proof.suspects)
 
     async def tombstones_at(
         self, log: PartitionLog, offsets: Sequence[int]
     ) -> Mapping[int, Tombstone]:
         """Returns the tombstones at these offsets, as they are now. Raises StorageError."""
-        return await self._threads.run(_tombstones_at, log, offsets)
+        return await self._threads.run(tombstones_at, log, offsets)
 
 
-def _left_of(fs: FileSystem, log: PartitionLog, suspects: frozenset[str]) -> list[KeptCopy]:
+def suspects_beside(fs: FileSystem, directory: str, view: CleaningView) -> frozenset[str]:
+    """Returns the paths of files beside a log that a view of it lacks. Drops what is kept only for going
+    back. A worker thread. Raises DiskError."""
+    names = {(each.row.base_offset, each.row.file_version) for each in view.segments}
+    copies = kept_copies(fs, directory, lambda: names)
+    drop_kept_copies(fs, copies)
+    return frozenset(each.path for each in copies if not each.is_droppable)
+
+
+def left_of(fs: FileSystem, log: PartitionLog, suspects: frozenset[str]) -> list[KeptCopy]:
+    """Returns the suspects that are still there. If there is none, their removal is durable.
+
+    A worker thread. Raises StorageError.
+    """
     copies = kept_copies(fs, log.directory, lambda: _segments(log))
     left = [each for each in copies if each.path in suspects]
     if not left:
@@ -128,7 +138,8 @@ def _segments(log: PartitionLog) -> set[SegmentName]:
     return {(each.base_offset, each.file_version) for each in log.segments}
 
 
-def _tombstones_at(log: PartitionLog, offsets: Sequence[int]) -> dict[int, Tombstone]:
+def tombstones_at(log: PartitionLog, offsets: Sequence[int]) -> dict[int, Tombstone]:
+    """Returns the tombstones at these offsets, as they are now. A worker thread."""
     return {offset: _tombstone_at(log, Offset(offset)) for offset in offsets}
 
 

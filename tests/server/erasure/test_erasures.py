@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from cleaner.kernel.kernel import siphash128
 from protocol.records.record_batch import Codec, Record, build_batch
 from server.erasure import erasures as erasures_module
+from server.erasure.certificate import canonical
+from server.http import broker_facts
+from storage.batches.validate import ValidBatch
+from storage.files.local_files import LocalFileSystem
+from storage.files.signing_key import SigningKey
+from storage.log.appender import Appended
+from tests.harness.compacted_log import records_of
 from tests.harness.steered_broker import SteeredBroker, steered_broker
+from tests.harness.transactional_producer import TransactionalProducer
 
 Json = dict[str, Any]
 KEY, OTHER = b"alice@example.org", b"bob@example.org"
@@ -28,14 +36,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasures_module, "RETRY_SECONDS", 0.0)
 
 
-@asynccontextmanager
-async def broker_with_topic(
-    path: Path, partitions: int = 1, **configs: str
-) -> AsyncIterator[SteeredBroker]:
-    async with steered_broker(path) as broker:
-        chosen = {"cleanup_policy": "compact", "delete_retention_ms": "0", **configs}
-        await broker.served.create("people", partitions, **chosen)
-        yield broker
+async def create(
+    broker: SteeredBroker, topic: str = "people", partitions: int = 1, **configs: str
+) -> None:
+    chosen = {"cleanup_policy": "compact", "delete_retention_ms": "0", **configs}
+    await broker.served.create(topic, partitions, **chosen)
 
 
 async def produce(
@@ -43,17 +48,21 @@ async def produce(
     key: bytes,
     value: bytes | None,
     *,
+    topic: str = "people",
     partition: int = 0,
+    timestamp: int = 1_700_000_000_000,
     codec: Codec = Codec.NONE,
 ) -> None:
-    record = Record(offset=0, timestamp=1_700_000_000_000, key=key, value=value)
-    await broker.served.produce("people", build_batch([record], codec=codec), partition)
+    record = Record(offset=0, timestamp=timestamp, key=key, value=value)
+    await broker.served.produce(topic, build_batch([record], codec=codec), partition)
 
 
-async def erase(broker: SteeredBroker, *keys: bytes, within_ms: int = 3 * DAY_MS) -> list[Json]:
+async def erase(
+    broker: SteeredBroker, *keys: bytes, topic: str = "people", within_ms: int = 3 * DAY_MS
+) -> list[Json]:
     status, answer = await broker.ask(
         "POST",
-        "/topics/people/erase",
+        f"/topics/{topic}/erase",
         json={"keys": [key.hex() for key in keys], "within_ms": within_ms},
     )
     assert status == 201, answer
@@ -72,6 +81,27 @@ async def until(
     return erasure
 
 
+class ServedLog:
+    """The log of the topic, as a producer of transactions appends to it."""
+
+    def __init__(self, broker: SteeredBroker) -> None:
+        self._broker = broker.served.broker
+        self.log = broker.served.log("people")
+
+    @property
+    def now_ms(self) -> int:
+        return self._broker.clock.now_ms()
+
+    def append_batch(self, batch: ValidBatch) -> Appended:
+        appended = self.log.appender.append_as_leader(batch, now_ms=self.now_ms)
+        assert isinstance(appended, Appended), appended
+        self.make_durable()
+        return appended
+
+    def make_durable(self) -> None:
+        self._broker.group_commit.appended(self.log)
+
+
 def is_in(*states: str) -> Callable[[Json], bool]:
     return lambda erasure: erasure["state"] in states
 
@@ -87,15 +117,21 @@ async def certificate(broker: SteeredBroker, erasure: Json) -> Json:
 
 async def verify(broker: SteeredBroker, signed: Json, key: bytes | None = None) -> Json:
     body: Json = {"certificate": signed} | ({} if key is None else {"key": key.hex()})
-    status, answer = await broker.ask("POST", "/topics/people/verify-erasure", json=body)
+    topic = signed["certificate"]["topic"]
+    status, answer = await broker.ask("POST", f"/topics/{topic}/verify-erasure", json=body)
     assert status == 200, answer
     return answer
+
+
+def holds_it(text: str) -> Callable[[Json], bool]:
+    return lambda erasure: any(text in holder["text"] for holder in erasure["holders"])
 
 
 async def test_a_key_is_erased_certified_and_verified_and_no_byte_of_it_is_on_the_disk(
     tmp_path: Path,
 ) -> None:
-    async with broker_with_topic(tmp_path, 3) as broker:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, partitions=3)
         await produce(broker, KEY, b"her address", partition=0)
         await produce(broker, OTHER, b"his address", partition=0)
         await produce(broker, KEY, b"her other address", partition=2)
@@ -122,3 +158,228 @@ async def test_a_key_is_erased_certified_and_verified_and_no_byte_of_it_is_on_th
         assert verdict == {**verdict, "holds": True, "problems": [], "notes": []}
         assert KEY not in bytes_on_disk(tmp_path)
         assert b"his address" in bytes_on_disk(tmp_path)
+
+
+async def test_what_holds_an_erasure_is_named_and_it_continues_when_that_lets_go(
+    tmp_path: Path,
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"her address")
+        await produce(broker, OTHER, b"his address")
+        log = broker.served.log("people")
+        await broker.post("/topics/people/pause")
+
+        (erasure,) = await erase(broker, KEY)
+        paused = await until(broker, erasure, holds_it("is paused"))
+        assert paused["state"] == "cleaning"
+        assert paused["holders"][0]["remedy"] == "kompakt compact resume people"
+
+        producer = TransactionalProducer(cast(Any, ServedLog(broker)), 7)
+        producer.send((b"carol", b"1"))
+        await produce(broker, b"dave", b"1")
+        (later,) = await erase(broker, b"dave")
+        reader = log.segments[0].files
+        reader.pin()
+        await broker.post("/topics/people/resume")
+
+        held = await until(broker, erasure, is_in("held"))
+        assert "a reader still uses" in held["holders"][0]["text"]
+        assert str(tmp_path) in held["holders"][0]["text"]
+        assert b"her address" in bytes_on_disk(tmp_path), "the reader's file"
+        status, _ = await broker.ask("GET", f"/erasures/{held['id']}/certificate")
+        assert status == 409
+        reader.unpin()
+        await until(broker, held, is_in("erased", "complete"))
+        assert b"her address" not in bytes_on_disk(tmp_path)
+
+        pinned = await until(broker, later, holds_it("transaction"))
+        assert "find-hanging" in pinned["holders"][0]["remedy"]
+        producer.abort()
+        await until(broker, pinned, is_in("erased", "complete"))
+
+
+async def test_an_erasure_survives_a_restart_and_the_store_never_has_the_key(
+    tmp_path: Path,
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"her address")
+        await broker.post("/topics/people/pause")
+        (erasure,) = await erase(broker, KEY)
+        assert KEY not in bytes_on_disk(tmp_path / "metadata")
+        assert KEY.hex().encode() not in bytes_on_disk(tmp_path)
+
+    async with steered_broker(tmp_path) as broker:
+        assert (await broker.get("/erasures"))["erasures"][0]["id"] == erasure["id"]
+        await broker.post("/topics/people/resume")
+        erased = await until(broker, erasure, is_in("erased"))
+        signed = await certificate(broker, erased)
+
+    async with steered_broker(tmp_path) as broker:
+        again = await until(broker, erased, holds_it("last record"))
+        assert again["state"] == "erased"
+        assert await certificate(broker, again) == signed
+        assert (await verify(broker, signed, KEY))["holds"]
+        await produce(broker, OTHER, b"something follows")
+        complete = await until(broker, again, is_in("complete"))
+        rows = (await certificate(broker, complete))["certificate"]["partitions"]
+        assert rows[0]["tombstone"] is None
+
+
+async def test_later_records_and_other_topics_are_no_part_of_it(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await create(broker, "others")
+        await produce(broker, KEY, b"her old address")
+        await produce(broker, KEY, b"her address elsewhere", topic="others")
+        (erasure,) = await erase(broker, KEY)
+        await produce(broker, KEY, b"her new address")
+
+        complete = await until(broker, erasure, is_in("complete"))
+
+        assert (await verify(broker, await certificate(broker, complete), KEY))["holds"]
+        data = bytes_on_disk(tmp_path)
+        assert b"her old address" not in data
+        assert b"her new address" in data
+        assert b"her address elsewhere" in data
+
+        # The key has a record again, but above the offsets.
+        (gone,) = await erase(broker, b"nowhere")
+        never = await until(broker, gone, is_in("complete"))
+        assert [part["had_records"] for part in never["partitions"]] == [False]
+
+        (ended,) = await erase(broker, KEY, topic="others")
+        topic = broker.served.broker.topics.get("others")
+        assert topic is not None
+        await broker.served.broker.topics.delete(topic)
+        await until(broker, ended, is_in("ended"))
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        pytest.param({"compaction_strategy": "timestamp"}, id="versions"),
+        pytest.param({"compaction_versions": "3"}, id="older values"),
+        pytest.param({"compression_type": "zstd"}, id="compressed"),
+        pytest.param({"message_timestamp_type": "LogAppendTime"}, id="append time"),
+    ],
+)
+async def test_each_kind_of_topic_is_erased(configs: dict[str, str], tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, **configs)
+        future_ms = broker.served.broker.clock.now_ms() + 1_800_000
+        for number in range(4):
+            timestamp = future_ms - number if "compaction_strategy" in configs else 1_700_000_000_000
+            value = b"her address %d" % number
+            await produce(broker, KEY, value, timestamp=timestamp, codec=Codec.GZIP)
+            await produce(broker, OTHER, b"his address", codec=Codec.GZIP)
+        (erasure,) = await erase(broker, KEY)
+        await produce(broker, b"carol", b"something follows")
+
+        complete = await until(broker, erasure, is_in("complete"))
+
+        assert (await verify(broker, await certificate(broker, complete), KEY))["holds"]
+        assert {record.key for record in records_of(broker.served.log("people"))} == {
+            OTHER,
+            b"carol",
+        }
+
+
+async def test_what_cannot_be_erased_is_refused_and_no_answer_or_log_line_repeats_the_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await broker.served.create("events", 1)
+        await produce(broker, KEY, b"1")
+        keys = [KEY.hex()]
+        refused = [
+            ("/topics/none/erase", {"keys": keys, "within_ms": 1000}, 404),
+            ("/topics/events/erase", {"keys": keys, "within_ms": 1000}, 409),
+            ("/topics/__consumer_offsets/erase", {"keys": keys, "within_ms": 1000}, 404),
+            ("/topics/people/erase", {"keys": keys, "within_ms": 0}, 400),
+            ("/topics/people/erase", {"keys": [], "within_ms": 1000}, 400),
+            ("/topics/people/erase", {"keys": ["no digits"], "within_ms": 1000}, 400),
+            ("/topics/people/erase", {"keys": [f"{n:04x}" for n in range(101)], "within_ms": 9}, 400),
+            ("/topics/people/erase", [], 400),
+            ("/topics/people/verify-erasure", {"certificate": {}}, 400),
+        ]
+        for path, body, expected in refused:
+            status, answer = await broker.ask("POST", path, json=body)
+            assert (status, bool(answer["error"])) == (expected, True), (path, answer)
+            assert KEY.decode() not in str(answer)
+            assert KEY.hex() not in str(answer)
+        assert (await broker.ask("GET", "/erasures/unknown"))[0] == 404
+        assert (await broker.get("/erasures"))["erasures"] == []
+        (erasure,) = await erase(broker, KEY)
+        await until(broker, erasure, is_in("erased"))
+    assert KEY.decode() not in caplog.text
+    assert KEY.hex() not in caplog.text
+
+
+async def test_a_deadline_at_risk_is_told_with_the_answer_and_counted(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, delete_retention_ms=str(DAY_MS))
+        await produce(broker, KEY, b"1")
+        await produce(broker, OTHER, b"1")
+
+        (late,) = await erase(broker, KEY, within_ms=DAY_MS // 2)
+        (in_time,) = await erase(broker, OTHER)
+        assert (late["risk"], in_time["risk"]) == ("at risk", "none")
+        waits = await until(broker, late, holds_it("delete.retention.ms"))
+
+        assert waits["risk"] == "at risk"
+        assert waits["expected_ms"] > waits["deadline_ms"]
+        await until(broker, in_time, holds_it("delete.retention.ms"))
+        facts = broker_facts(broker.served.broker).erasures
+        assert facts is not None
+        assert (facts.by_state["erased"], facts.at_risk, facts.overdue) == (2, 1, 0)
+        assert facts.next_deadline_seconds is not None
+        assert 0 < facts.next_deadline_seconds < DAY_MS / 2000
+
+
+async def test_a_certificate_that_does_not_hold_is_told_with_the_reason(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"1")
+        await produce(broker, OTHER, b"2")
+        (erasure,) = await erase(broker, KEY)
+        signed = await certificate(broker, await until(broker, erasure, is_in("erased")))
+        log = broker.served.log("people")
+        body = signed["certificate"]
+        key = SigningKey.load_or_create(LocalFileSystem(), str(tmp_path))
+
+        def certified(**changes: object) -> Json:
+            said = body | changes
+            return {
+                "certificate": said,
+                "public_key": key.public_key.hex(),
+                "signature": key.sign(canonical(said)).hex(),
+            }
+
+        (row,) = body["partitions"]
+        hash_of_other = siphash128(log.identity.hash_key, OTHER).hex()
+        verdicts = {
+            "has a record of the key at offset 1": await verify(
+                broker, certified(partitions=[row | {"key_hash": hash_of_other}])
+            ),
+            "it is about another key": await verify(broker, signed, OTHER),
+            "another hash.key": await verify(
+                broker, certified(partitions=[row | {"secret": "00" * 8}])
+            ),
+            "was deleted": await verify(broker, certified(topic_id="AAAAAAAAAAAAAAAAAAAAAA")),
+        }
+        for said, verdict in verdicts.items():
+            assert not verdict["holds"]
+            assert said in verdict["problems"][0], verdict
+        (tmp_path / "other").mkdir()
+        other = SigningKey.load_or_create(LocalFileSystem(), str(tmp_path / "other"))
+        foreign = {
+            "certificate": body,
+            "public_key": other.public_key.hex(),
+            "signature": other.sign(canonical(body)).hex(),
+        }
+        assert "another key than this broker's" in (await verify(broker, foreign))["problems"][0]
+        assert (await verify(broker, signed))["holds"]
