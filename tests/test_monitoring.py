@@ -29,7 +29,7 @@ LABELS = NOT_OURS | {
 }
 GRID_COLUMNS = 24
 STEERING = ("explain", "history", "now", "pause", "resume", "status")
-COMMANDS = {"dump-log", *(f"compact {name}" for name in STEERING)}
+COMMANDS = {"dump-log", "erase", *(f"compact {name}" for name in STEERING)}
 TEMPLATE_LABEL = re.compile(r"\$labels\.(\w+)")
 LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 Json = dict[str, Any]

@@ -77,6 +77,15 @@ def request(
             " delete.retention.ms longer.",
         ),
     ] = False,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificates",
+            metavar="DIR",
+            file_okay=False,
+            help="Wait, and write the certificates to this directory, as ID.json.",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +105,8 @@ def request(
             topic,
             keys_of(key or [], keys_file, form_of(is_hex=is_hex, is_base64=is_base64)),
             by=by,
-            waits=wait,
+            waits=wait or certificates is not None,
+            certificates=certificates,
             as_json=as_json,
         )
     )
@@ -127,6 +137,19 @@ def status(erasure: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None
     from cli.erase.show import show_status
 
     run(lambda: show_status(url, erasure, as_json=as_json))
+
+
+@app.command()
+@with_access
+def forget(
+    erasure: Id,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Forget an erasure: its tombstones stay, but nothing more is cleaned for it or certified."""
+    from cli.erase.show import forget_erasure
+
+    run(lambda: forget_erasure(url, erasure, is_confirmed=yes))
 
 
 @app.command()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 import typer
@@ -33,9 +34,20 @@ def parse_span(text: str) -> int:
 
 
 async def request_erasure(
-    url: str, topic: str, keys: Sequence[bytes], *, by: str, waits: bool, as_json: bool
+    url: str,
+    topic: str,
+    keys: Sequence[bytes],
+    *,
+    by: str,
+    waits: bool,
+    certificates: Path | None,
+    as_json: bool,
 ) -> int:
-    """Request the erasure of keys and print what was accepted. Returns the exit code."""
+    """Request the erasure of keys and print what was accepted. Returns the exit code.
+
+    Args:
+        certificates: the directory that gets the certificates, if the command waits.
+    """
     within_ms = parse_span(by)
     async with connected(url, seconds_max=REQUEST_SECONDS_MAX) as client:
         erasures = [
@@ -45,6 +57,8 @@ async def request_erasure(
         ]
         if waits:
             erasures = await _certified(client, erasures)
+        if certificates is not None:
+            await _write_certificates(client, erasures, certificates)
     if as_json:
         print_json({"erasures": erasures})
     else:
@@ -83,6 +97,21 @@ async def _certified(client: CompactionClient, erasures: list[Json]) -> list[Jso
         complain("the erasures continue in the broker; `kompakt erase list` shows them")
         raise
     return erasures
+
+
+async def _write_certificates(
+    client: CompactionClient, erasures: Sequence[Json], directory: Path
+) -> None:
+    """Write the certificates that were issued. Raises CommandFailed."""
+    for each in erasures:
+        if each["is_certified"]:
+            signed = await client.call("GET", erasure_path(each["id"]) + "/certificate")
+            file = directory / f"{each['id']}.json"
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(signed, indent=2) + "\n", "utf-8")
+            except OSError as error:
+                raise CommandFailed(EXIT_FAILED, f"cannot write {file}: {error}") from error
 
 
 def _is_awaited(erasure: Json) -> bool:

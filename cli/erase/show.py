@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 
 from cleaner.rules.text import count_text, moment_text, size_text
-from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, complain
+from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, complain, confirm
 from cli.base.output import print_json, print_table
 from cli.compact.client import Json, connected
 from server.erasure.certificate import BadCertificate, checked
@@ -51,6 +51,19 @@ async def show_status(url: str, erasure_id: str, *, as_json: bool) -> int:
     else:
         _print_one(erasure)
     return 0 if erasure["risk"] == "none" else EXIT_FAILED
+
+
+async def forget_erasure(url: str, erasure_id: str, *, is_confirmed: bool) -> int:
+    """Forget an erasure, once that is confirmed. Returns the exit code."""
+    async with connected(url) as client:
+        erasure = await client.call("GET", erasure_path(erasure_id))
+        if not is_confirmed:
+            confirm(
+                f"Erasure {erasure_id} of a key of {erasure['topic']} is {erasure['state']}. Forget it?"
+            )
+        await client.call("DELETE", erasure_path(erasure_id))
+    typer.echo(f"{erasure_id} is forgotten; its tombstones stay in {erasure['topic']}")
+    return 0
 
 
 async def print_certificate(url: str, erasure_id: str) -> int:

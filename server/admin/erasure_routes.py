@@ -8,6 +8,7 @@
                                    the whole certificate, "key": hexadecimal digits, may be left out}
     GET  /v1/compaction/erasures               200 {"erasures": [...]}, the oldest first; ?topic=T
     GET  /v1/compaction/erasures/<id>          200 erasure; 404
+    DELETE /v1/compaction/erasures/<id>        200 {}: it is forgotten, and its tombstones stay; 404
     GET  /v1/compaction/erasures/<id>/certificate   200 the newest certificate; 404, 409 if none is issued
 
 for <topic> = /v1/compaction/topics/<topic>. An erasure: {"id", "topic", "state", "risk": "none", "at
@@ -63,6 +64,7 @@ class ErasureRoutes:
             web.post(VERIFY_ERASURE, refusing(self._verify)),
             web.get(ERASURES, refusing(self._list)),
             web.get(ERASURE, refusing(self._show)),
+            web.delete(ERASURE, refusing(self._forget)),
             web.get(ERASURE + "/certificate", refusing(self._certificate)),
         ]
 
@@ -88,6 +90,10 @@ class ErasureRoutes:
 
     async def _show(self, request: web.Request) -> web.Response:
         return web.json_response(erasure_json(self._of(request), self._clock.now_ms()))
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        await self._erasures.forget(request.match_info["erasure"])
+        return web.json_response({})
 
     async def _certificate(self, request: web.Request) -> web.Response:
         erasure = self._of(request).erasure

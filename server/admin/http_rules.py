@@ -102,6 +102,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("POST", VERIFY_ERASURE): READ,
     ("GET", ERASURES): DESCRIBE,
     ("GET", ERASURE): DESCRIBE,
+    ("DELETE", ERASURE): ALTER,
     ("GET", ERASURE + "/certificate"): DESCRIBE,
     ("GET", FOLLOWERS): DESCRIBE,
     ("GET", LINKS): DESCRIBE,

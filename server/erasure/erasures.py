@@ -210,6 +210,21 @@ class Erasures:
         await self._looked()
         return accepted
 
+    async def forget(self, erasure_id: str) -> None:
+        """Forget an erasure. Its tombstones stay in the logs; nothing more is done or certified.
+
+        Raises:
+            ErasureRefused: there is no such erasure.
+            StorageError: it cannot be made durable; nothing has changed.
+        """
+        async with self._lock:
+            tracked = self._tracked.get(erasure_id)
+            if tracked is None:
+                raise ErasureRefused(404, f"there is no erasure {erasure_id}")
+            await self._store.txn((), [Delete(key=tracked.erasure.store_key)])
+            del self._tracked[erasure_id]
+        _log.info("erasure %s of a key of %s is forgotten", erasure_id, tracked.erasure.topic)
+
     def get(self, erasure_id: str) -> Tracked | None:
         """Returns an erasure; None if there is none with this id."""
         return self._tracked.get(erasure_id)

@@ -267,7 +267,7 @@ async def test_later_records_and_other_topics_are_no_part_of_it(tmp_path: Path) 
 )
 async def test_each_kind_of_topic_is_erased(configs: dict[str, str], tmp_path: Path) -> None:
     async with steered_broker(tmp_path) as broker:
-        await create(broker, **configs)
+        await create(broker, "people", 1, **configs)
         future_ms = broker.served.broker.clock.now_ms() + 1_800_000
         for number in range(4):
             timestamp = future_ms - number if "compaction_strategy" in configs else 1_700_000_000_000
