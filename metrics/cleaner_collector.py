@@ -66,12 +66,8 @@ def _collect_erasures(facts: ErasureFacts | None) -> Iterator[Family]:
     states = {} if facts is None else facts.by_state
     ends = [] if facts is None else [facts.next_deadline_seconds]
     yield gauge(cleaner_names.ERASURES, [((state,), count) for state, count in states.items()])
-    yield gauge(
-        cleaner_names.ERASURES_AT_RISK, [((), facts.at_risk)] if facts is not None else []
-    )
-    yield gauge(
-        cleaner_names.ERASURES_OVERDUE, [((), facts.overdue)] if facts is not None else []
-    )
+    yield gauge(cleaner_names.ERASURES_AT_RISK, [((), facts.at_risk)] if facts is not None else [])
+    yield gauge(cleaner_names.ERASURES_OVERDUE, [((), facts.overdue)] if facts is not None else [])
     yield gauge(
         cleaner_names.ERASURES_NEXT_DEADLINE,
         [((), seconds) for seconds in ends if seconds is not None],

@@ -129,4 +129,6 @@ def _print_accepted(topic: str, erasures: Sequence[Json]) -> None:
     print_erasures(erasures)
     for each in erasures:
         if each["risk"] != "none":
-            complain(f"{each['id']}: the deadline is {each['risk']}: kompakt erase status {each['id']}")
+            complain(
+                f"{each['id']}: the deadline is {each['risk']}: kompakt erase status {each['id']}"
+            )

@@ -21,12 +21,12 @@ from cleaner.inspect.ledger_passes import (
 )
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
+from storage.files.signing_key import SigningKey
 from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
 from storage.log.directory import LogDirectory
 from storage.log.ledger_files import ledger_numbers, read_entries
 from storage.log.ledger_head import SignedHead, signed_head
 from storage.log.log import PartitionLog
-from storage.log.signing_key import open_signing_key
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.admin.ledgers")
@@ -149,5 +149,5 @@ def _owner(files: FileSystem, directory: LogDirectory) -> LedgerOwner:
     return LedgerOwner(
         cluster_id=directory.meta.cluster_id,
         directory_id=directory.directory_id,
-        public_key=open_signing_key(files, directory.path).public,
+        public_key=SigningKey.load_or_create(files, directory.path).public_key.hex(),
     )

@@ -149,7 +149,9 @@ def checked(value: object) -> Json:
     if not isinstance(body, dict) or body.get("kind") != KIND:
         raise BadCertificate("it is not the certificate of an erasure")
     if body.get("version") != VERSION:
-        raise BadCertificate(f"its version is {body.get('version')!r}, this release reads {VERSION}")
+        raise BadCertificate(
+            f"its version is {body.get('version')!r}, this release reads {VERSION}"
+        )
     if not verify(_bytes_in(value, "public_key"), canonical(body), _bytes_in(value, "signature")):
         raise BadCertificate("its signature does not hold: it was changed after it was signed")
     try:

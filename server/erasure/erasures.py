@@ -46,8 +46,8 @@ from server.runtime.tasks import guarded, spawn
 from server.topics.topic import Topic
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
-from storage.formats.topic_partition import TopicPartition
 from storage.files.kept_copies import KeptCopy
+from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
 from storage.threads import any_thread, loop_thread
@@ -242,9 +242,7 @@ class Erasures:
         for each in tracked:
             states[each.erasure.state.value] += 1
         risks = [each.risk(now_ms) for each in tracked]
-        ends = [
-            each.erasure.deadline_ms for each in tracked if not each.erasure.state.is_final
-        ]
+        ends = [each.erasure.deadline_ms for each in tracked if not each.erasure.state.is_final]
         return ErasureFacts(
             by_state=states,
             at_risk=sum(risk is Risk.AT_RISK for risk in risks),

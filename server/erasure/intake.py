@@ -122,7 +122,9 @@ class ErasureIntake:
                 requested_ms=requested_ms,
                 deadline_ms=requested_ms + within_ms,
                 claim=claim,
-                hashes={hash_key_check(each).hex(): siphash128(each, key).hex() for each in secrets},
+                hashes={
+                    hash_key_check(each).hex(): siphash128(each, key).hex() for each in secrets
+                },
                 partitions=tuple(part[number] for part in parts),
             )
             for number, (key, claim) in enumerate(zip(keys, claims, strict=True))
@@ -147,9 +149,7 @@ class ErasureIntake:
                 f" {config.mirror_link} brings the tombstone",
             )
         if not config.is_compacted:
-            raise ErasureRefused(
-                409, f"{name} is not compacted: {policy_remedy(name, config)}"
-            )
+            raise ErasureRefused(409, f"{name} is not compacted: {policy_remedy(name, config)}")
         for log in topic.partitions:
             if log.offline_reason is not None:
                 raise ErasureRefused(409, f"{log.topic_partition} is offline: {log.offline_reason}")
@@ -215,9 +215,7 @@ class ErasureIntake:
             log.roll(self._clock.now_ms())
         return parts
 
-    async def _tombstone_batch(
-        self, log: PartitionLog, key: bytes, trace: KeyTrace
-    ) -> ValidBatch:
+    async def _tombstone_batch(self, log: PartitionLog, key: bytes, trace: KeyTrace) -> ValidBatch:
         """Returns a tombstone, checked as one of a producer. Raises ErasureRefused."""
         now_ms = self._clock.now_ms()
         batch = memoryview(build_batch([_tombstone(log, key, trace, now_ms)]))
@@ -274,4 +272,3 @@ def accepted_text(erasures: Sequence[Erasure]) -> str:
         f"{erasures[0].topic}: {count_text(len(erasures), 'erasure')} accepted,"
         f" {count_text(partitions, 'tombstone')} appended"
     )
-

@@ -22,9 +22,7 @@ class Looks:
 
     __slots__ = ("_facts", "_hold_of", "_now_ms", "_pool", "_status")
 
-    def __init__(
-        self, pool: CleanerPool, hold_of: HoldOf, status: PoolStatus, now_ms: int
-    ) -> None:
+    def __init__(self, pool: CleanerPool, hold_of: HoldOf, status: PoolStatus, now_ms: int) -> None:
         self._pool = pool
         self._hold_of = hold_of
         self._status = status
@@ -77,9 +75,7 @@ class Looks:
         return None
 
 
-def log_facts(
-    log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms: int
-) -> LogFacts:
+def log_facts(log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms: int) -> LogFacts:
     """Returns the facts of a log; on the loop's thread, where no append can intervene.
 
     Raises StorageError if its open transactions cannot be read.
@@ -137,7 +133,9 @@ def still_there(log: PartitionLog, offset: int) -> Holder:
     partition = log.topic_partition
     text = f"a record of the key is left at offset {offset} of {partition}"
     if offset < log.log_start_offset:
-        text += f", below the log's start {log.log_start_offset}, in a segment that reaches above it"
+        text += (
+            f", below the log's start {log.log_start_offset}, in a segment that reaches above it"
+        )
         remedy = "it goes when the start has passed its segment"
     elif log.config.strategy.has_versions:
         text += f", which outranks the tombstone by compaction.strategy={log.config.strategy}"

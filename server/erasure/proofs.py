@@ -20,9 +20,9 @@ from server.erasure.needs import Tombstone
 from server.runtime.executors import Executor
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
+from storage.files.kept_copies import KeptCopy, SegmentName, drop_kept_copies, kept_copies
 from storage.formats.key_sidecar import hash_key_check
 from storage.log.cleaning_view import CleaningView
-from storage.files.kept_copies import KeptCopy, SegmentName, drop_kept_copies, kept_copies
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from storage.threads import loop_thread
@@ -162,4 +162,6 @@ def _tombstone_at(log: PartitionLog, offset: Offset) -> Tombstone:
         for each in (region, *others):
             each.release()
     is_there = header.base_offset <= offset <= header.last_offset and header.record_count > 0
-    return Tombstone(is_gone=not is_there, horizon_ms=header.delete_horizon_ms if is_there else None)
+    return Tombstone(
+        is_gone=not is_there, horizon_ms=header.delete_horizon_ms if is_there else None
+    )

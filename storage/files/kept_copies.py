@@ -121,9 +121,7 @@ def _beside_segments(
             )
 
 
-def _beside_log(
-    topic_directory: str, partition: str, names: Sequence[str]
-) -> Iterator[KeptCopy]:
+def _beside_log(topic_directory: str, partition: str, names: Sequence[str]) -> Iterator[KeptCopy]:
     for name in names:
         if name.startswith(partition + ASIDE):
             yield KeptCopy(

@@ -1,28 +1,25 @@
-"""The key with which a broker signs what it certifies: Ed25519, one for each metadata directory.
+"""The key with which a broker signs what it certifies: Ed25519, one for each directory.
 
-`<metadata directory>/signing.key`: the private key as PKCS #8 in PEM, not encrypted, mode 0600. It is
-created once, when something is signed for the first time, and never changes: a new key cannot show that
-a certificate of the old one is genuine. `openssl pkey -in signing.key -pubout` prints the public key.
+`<directory>/signing.key`: the private key as PKCS #8 in PEM, not encrypted, mode 0600, as `openssl genpkey
+-algorithm ed25519` writes it. A log directory's signs heads of its ledger, the metadata directory's signs
+certificates of erasure. It is created once, durably, when it is first needed, and never changes: a new key
+cannot show that what the old one signed is genuine. `openssl pkey -in signing.key -pubout` prints the
+public key.
 
-A public key and a signature are 32 and 64 bytes (RFC 8032).
+A public key and a signature are 32 and 64 bytes (RFC 8032). `cryptography` is imported when it is needed:
+a broker that signs nothing does not wait for it.
 """
 
 from __future__ import annotations
 
-from typing import Self
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from typing import TYPE_CHECKING, Self
 
 from storage.files.errors import DamagedFile, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import SIGNING_KEY, join
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 class SigningKey:
@@ -36,6 +33,20 @@ class SigningKey:
         """32 bytes, which anybody may have."""
 
     @classmethod
+    def load(cls, fs: FileSystem, directory: str) -> Self | None:
+        """Returns the key of a directory; None if it has none.
+
+        Raises:
+            DamagedFile: the file does not hold an Ed25519 key.
+            DiskError: the file cannot be read.
+        """
+        path = join(directory, SIGNING_KEY)
+        try:
+            return cls(_read(path, fs.read_bytes(path)))
+        except MissingFile:
+            return None
+
+    @classmethod
     def load_or_create(cls, fs: FileSystem, directory: str) -> Self:
         """Returns the key of a directory; creates it, durably, if there is none.
 
@@ -43,14 +54,8 @@ class SigningKey:
             DamagedFile: the file does not hold an Ed25519 key.
             DiskError: the file cannot be read or written.
         """
-        path = join(directory, SIGNING_KEY)
-        try:
-            return cls(_read(path, fs.read_bytes(path)))
-        except MissingFile:
-            private = Ed25519PrivateKey.generate()
-            pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            fs.replace_durably(path, pem, secret=True)
-            return cls(private)
+        key = cls.load(fs, directory)
+        return cls(_create(fs, join(directory, SIGNING_KEY))) if key is None else key
 
     def sign(self, data: bytes) -> bytes:
         """Returns the signature of the data, 64 bytes. Equal data have equal signatures."""
@@ -59,6 +64,9 @@ class SigningKey:
 
 def verify(public_key: bytes, data: bytes, signature: bytes) -> bool:
     """Returns whether the owner of a public key has signed the data. Any bytes are allowed."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, data)
     except (InvalidSignature, ValueError):
@@ -66,11 +74,25 @@ def verify(public_key: bytes, data: bytes, signature: bytes) -> bool:
     return True
 
 
+def _create(fs: FileSystem, path: str) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    fs.replace_durably(path, pem, secret=True)
+    return private
+
+
 def _read(path: str, pem: bytes) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         private = load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError) as error:
-        raise DamagedFile(path, "it does not hold a private key in PEM") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise DamagedFile(path, "it does not hold a private key in PEM: restore it") from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise DamagedFile(path, "its key is not an Ed25519 key")
+        raise DamagedFile(path, "its key is not an Ed25519 key: restore it")
     return private

@@ -72,7 +72,7 @@ class LedgerOwner:
     cluster_id: str
     directory_id: str
     public_key: str
-    """Checks the signatures of the directory (`signing_key.py`)."""
+    """Checks the signatures of the directory (`storage/files/signing_key.py`)."""
 
 
 @any_thread

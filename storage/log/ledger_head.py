@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from storage.files.files import FileSystem
+from storage.files.signing_key import SigningKey, verify
 from storage.formats.ledger_entry import BEGIN, Entry
 from storage.log.ledger_files import ledger_numbers, read_entries
-from storage.log.signing_key import is_signed_by, read_signing_key
 
 FORMAT = 1
 
@@ -44,7 +44,11 @@ class SignedHead:
     @property
     def is_signed(self) -> bool:
         """Whether the owner of `public_key` has signed it."""
-        return is_signed_by(self.public_key, self.statement, self.signature)
+        try:
+            public_key, signature = bytes.fromhex(self.public_key), bytes.fromhex(self.signature)
+        except ValueError:
+            return False
+        return verify(public_key, self.statement, signature)
 
     def as_json(self) -> dict[str, Any]:
         """Returns the anchor."""
@@ -90,11 +94,11 @@ def signed_head(fs: FileSystem, directory: str) -> SignedHead | None:
     if not begins:
         return None
     head = _unsigned(entries[-1], begins[-1].members)
-    key = read_signing_key(fs, directory)
+    key = SigningKey.load(fs, directory)
     if key is None:
         return head
-    head = _unsigned(entries[-1], {**begins[-1].members, "public_key": key.public})
-    return SignedHead(**{**asdict(head), "signature": key.sign(head.statement)})
+    head = _unsigned(entries[-1], {**begins[-1].members, "public_key": key.public_key.hex()})
+    return SignedHead(**{**asdict(head), "signature": key.sign(head.statement).hex()})
 
 
 def _unsigned(entry: Entry, begin: Mapping[str, Any]) -> SignedHead:

@@ -112,9 +112,7 @@ class Sweep:
         left = {record.offset for record in records_of(again.log) if record.key == KEY}
         assert offset in left or not {each for each in left if each < offset}
         continued = ErasedLog(0, again)
-        continued.erasures = [
-            Erased(KEY, offset, self.accepted.has_tombstone, self.accepted.state)
-        ]
+        continued.erasures = [Erased(KEY, offset, self.accepted.has_tombstone, self.accepted.state)]
         continued.finish()
         assert self.values(again) == self.others
 

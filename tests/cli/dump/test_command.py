@@ -25,11 +25,11 @@ from server.metadata.log import MetadataLog
 from server.metadata.machine import Operation
 from server.metadata.old_files import State
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
+from storage.files.signing_key import SigningKey
 from storage.formats.key_sidecar import sealed
 from storage.formats.ledger_entry import NO_HEAD, encode_entry
 from storage.log.log import PartitionLog
 from storage.log.pass_history import HEADER, encode_line
-from storage.log.signing_key import open_signing_key
 from tests.harness.old_metadata import write_old_log, write_old_snapshot
 from tests.harness.served_broker import NOW_MS, serving_broker
 from tests.harness.verification import findings_in
@@ -388,7 +388,7 @@ def test_a_ledger_is_printed_and_its_key_never(
     path = tmp_path / "00000000000000000000.ledger"
     line, _ = encode_entry(NO_HEAD, 1_700_000_000_000, "pass", {"pass": "p", "topic": "orders"})
     path.write_bytes(line + b"torn")
-    open_signing_key(LocalFileSystem(), str(tmp_path))
+    SigningKey.load_or_create(LocalFileSystem(), str(tmp_path))
 
     _, entry, torn = dump_json(capsys, path)
     shown = dump(capsys, tmp_path / "signing.key")

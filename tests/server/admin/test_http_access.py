@@ -38,7 +38,14 @@ def basic(name: str) -> dict[str, str]:
 
 
 ALICE, BOB, ADMIN = (basic(name) for name in ("alice", "bob", "admin"))
-NAMES = {"topic": "orders", "partition": "0", "job": "7", "lease": "none", "link": "none", "erasure": "none"}
+NAMES = {
+    "topic": "orders",
+    "partition": "0",
+    "job": "7",
+    "lease": "none",
+    "link": "none",
+    "erasure": "none",
+}
 ROUTES = pytest.mark.parametrize(("method", "path"), HTTP_RULES, ids=" ".join)
 
 

@@ -70,9 +70,7 @@ async def erase(
     return found
 
 
-async def until(
-    broker: SteeredBroker, erasure: Json, holds: Callable[[Json], bool]
-) -> Json:
+async def until(broker: SteeredBroker, erasure: Json, holds: Callable[[Json], bool]) -> Json:
     """Returns the erasure once it is as expected."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds(erasure):
@@ -270,7 +268,9 @@ async def test_each_kind_of_topic_is_erased(configs: dict[str, str], tmp_path: P
         await create(broker, "people", 1, **configs)
         future_ms = broker.served.broker.clock.now_ms() + 1_800_000
         for number in range(4):
-            timestamp = future_ms - number if "compaction_strategy" in configs else 1_700_000_000_000
+            timestamp = (
+                future_ms - number if "compaction_strategy" in configs else 1_700_000_000_000
+            )
             value = b"her address %d" % number
             await produce(broker, KEY, value, timestamp=timestamp, codec=Codec.GZIP)
             await produce(broker, OTHER, b"his address", codec=Codec.GZIP)
@@ -302,7 +302,11 @@ async def test_what_cannot_be_erased_is_refused_and_no_answer_or_log_line_repeat
             ("/topics/people/erase", {"keys": keys, "within_ms": 0}, 400),
             ("/topics/people/erase", {"keys": [], "within_ms": 1000}, 400),
             ("/topics/people/erase", {"keys": ["no digits"], "within_ms": 1000}, 400),
-            ("/topics/people/erase", {"keys": [f"{n:04x}" for n in range(101)], "within_ms": 9}, 400),
+            (
+                "/topics/people/erase",
+                {"keys": [f"{n:04x}" for n in range(101)], "within_ms": 9},
+                400,
+            ),
             ("/topics/people/erase", [], 400),
             ("/topics/people/verify-erasure", {"certificate": {}}, 400),
         ]

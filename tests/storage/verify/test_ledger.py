@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.wire.numbers import Offset
-from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
+from storage.files.signing_key import SigningKey
 from storage.formats.content_digest import SHA256
 from storage.formats.ledger_entry import encode_entry
 from storage.log.cleaning_ledger import CleaningLedger
 from storage.log.ledger_head import SignedHead, heads_from_json, signed_head
-from storage.log.signing_key import open_signing_key
 from storage.verify.ledger import LedgerReport, anchors_by_path
 from tests.harness.compacted_log import CompactedLog, superseded_log
 from tests.harness.ledgers import OWNER, clean_certified, entries_of, label, ledger_on, verified
@@ -189,10 +187,10 @@ def test_a_change_of_any_byte_of_ledger_or_segment_is_noticed(data: st.DataObjec
 
 
 def anchored(fs: MemoryFileSystem) -> SignedHead:
-    key = open_signing_key(fs, "data")
+    key = SigningKey.load_or_create(fs, "data")
     head = signed_head(fs, "data")
     assert head is not None
-    assert head.public_key == key.public
+    assert head.public_key == key.public_key.hex()
     return head
 
 
@@ -207,7 +205,8 @@ def signed_log() -> CompactedLog:
 def signed_ledger(log: CompactedLog) -> CleaningLedger:
 
     return ledger_on(
-        log.fs, owner=replace(OWNER, public_key=open_signing_key(log.fs, "data").public)
+        log.fs,
+        owner=replace(OWNER, public_key=SigningKey.load_or_create(log.fs, "data").public_key.hex()),
     )
 
 
@@ -272,13 +271,3 @@ def test_an_anchor_of_no_directory_here_is_refused() -> None:
     log.fs.make_directory("elsewhere")
     with pytest.raises(ValueError, match="which is not here"):
         anchors_by_path(log.fs, ["elsewhere"], [anchor])
-
-
-def test_the_key_is_made_once_and_its_owner_s_only(tmp_path: Path) -> None:
-    files = LocalFileSystem()
-
-    first = open_signing_key(files, str(tmp_path))
-    again = open_signing_key(files, str(tmp_path))
-
-    assert first.public == again.public
-    assert (tmp_path / "signing.key").stat().st_mode & 0o777 == 0o600
