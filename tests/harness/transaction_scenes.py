@@ -110,13 +110,13 @@ class Id:
         request = InitProducerIdRequest(
             transactional_id=self.name, transaction_timeout_ms=timeout_ms
         )
-        while True:
+        async with asyncio.timeout(PATIENCE_SECONDS):
             answer = await self.call(request, 4, InitProducerIdResponse)
-            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
-                self.told = Producer(answer.producer_id, answer.producer_epoch)
-                return
-            await asyncio.sleep(0.01)
+            while answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                await asyncio.sleep(0.01)
+                answer = await self.call(request, 4, InitProducerIdResponse)
+        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
+        self.told = Producer(answer.producer_id, answer.producer_epoch)
 
     async def begins(self, protocol: int) -> bool:
         """Begin a transaction in version 1 or 2 of the protocol. Returns whether it has begun."""
@@ -217,8 +217,10 @@ def _timed_out(protocol: int, state: str) -> Callable[[Id], Awaitable[None]]:
         timeout_ms = SHORT_TIMEOUT_MS
         await _twice_init(each, timeout_ms=timeout_ms)
         while not await each.begins(protocol):
-            # On a slow machine the transaction timed out before the answer.
+            # On a slow machine the transaction timed out before the answer. Another id begins, because
+            # while markers are held this one never gets another producer.
             timeout_ms *= 2
+            each.name += "-again"
             await each.init(timeout_ms=timeout_ms)
         await each.until(state)
 
