@@ -141,7 +141,7 @@ def predicted_report(
     rehearsed: PassReport, past: Iterable[PassReport], *, is_verified: bool, rates: IoRates
 ) -> PassReport:
     """Returns the expected report of the real pass, from its rehearsal and past passes. Pure."""
-    read_again = rehearsed.bytes_after if is_verified else 0
+    read_again = rehearsed.bytes_after + rehearsed.keys_to_check_bytes if is_verified else 0
     report = replace(
         rehearsed, bytes_read=rehearsed.bytes_read + read_again, is_verified=is_verified
     )

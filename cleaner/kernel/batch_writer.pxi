@@ -45,7 +45,7 @@ cdef class BatchWriter:
 
     cdef int write_survivors(
         self,
-        const Judged *judged,
+        Judged *judged,
         batch_header *remains,
         int64_t shift,
         uint8_t *entries,
@@ -54,7 +54,7 @@ cdef class BatchWriter:
         """Append a header and the surviving records, compressed with the codec that the header gets.
 
         `remains` is the header; its size is set here. The timestamp deltas grow by `shift`, which may
-        enlarge the records: their new sizes are stored in their `entries`.
+        enlarge the records: their new sizes are stored in their `entries`, and counted in the sum of keys.
         """
         remains.attributes = rebuilt_attributes(remains, self.codec)
         if not remains.attributes & ATTRIBUTE_CODEC_MASK:
@@ -95,7 +95,7 @@ cdef inline int16_t rebuilt_attributes(const batch_header *header, int codec) no
 
 cdef int write_plain(
     Buffer *output,
-    const Judged *judged,
+    Judged *judged,
     batch_header *remains,
     int64_t shift,
     uint8_t *entries,
@@ -144,8 +144,9 @@ cdef int64_t shifted_size(const Judged *judged, int64_t shift) noexcept nogil:
 
 
 cdef void shift_runs(
-    const Judged *judged, uint8_t *to, int64_t shift, uint8_t *entries
+    Judged *judged, uint8_t *to, int64_t shift, uint8_t *entries
 ) noexcept nogil:
+    cdef kp_sip_hash hashed
     cdef size_t i
     cdef const uint8_t *at
     cdef uint8_t *start
@@ -159,5 +160,12 @@ cdef void shift_runs(
             to = write_record_restamped(to, &record, wrapping_add(record.timestamp_delta, shift))
             # Control records have no entries, although they have keys.
             if record.key_size >= 0 and entries != NULL:
+                hashed = entry_hash(entries)
+                judged.key_sum += kp_key_resized(
+                    hashed.low,
+                    hashed.high,
+                    load_uint32(entries + ENTRY_RECORD_SIZE),
+                    <uint32_t>(to - start),
+                )
                 store_uint32(entries + ENTRY_RECORD_SIZE, <uint32_t>(to - start))
                 entries += ENTRY_SIZE

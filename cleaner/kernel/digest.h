@@ -10,6 +10,10 @@
  *                            and each of its records:
  *     a record               offset int64 | timestamp int64 | attributes int8 | hash of its bytes
  *                            from the offset delta on: key, value and headers, with their sizes
+ *
+ * and the sum of the keys in a key sidecar: of each entry, its key's hash multiplied with its offset, its
+ * tombstone bit, its version and its size. The hash is secret and uniform, so that entries that differ in
+ * one of these have different products, and no two differences cancel out but by chance.
  */
 #ifndef KOMPAKT_CLEANER_DIGEST_H
 #define KOMPAKT_CLEANER_DIGEST_H
@@ -20,6 +24,18 @@
 static inline void kp_digest_add(kp_hash128 *sum, kp_hash128 hash) {
     sum->low += hash.low;
     sum->high += hash.high + (sum->low < hash.low);
+}
+
+static inline uint64_t kp_key_product(
+    uint64_t low, uint64_t high, int64_t offset, int is_tombstone, int64_t version, uint32_t size) {
+    uint64_t place = (uint64_t)offset << 1 | (uint64_t)(is_tombstone != 0);
+    return (low ^ place) * (high | 1) + (high ^ (uint64_t)version) * (low | 1) +
+           size * ((low ^ high) | 1);
+}
+
+/* By how much the product of a key changes with the size of its record. */
+static inline uint64_t kp_key_resized(uint64_t low, uint64_t high, uint32_t from, uint32_t to) {
+    return ((uint64_t)to - from) * ((low ^ high) | 1);
 }
 
 /* The CRC stands for the rest of the batch: the caller must have verified it. */

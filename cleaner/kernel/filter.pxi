@@ -27,6 +27,7 @@ cdef class BatchFilter:
     cdef readonly int64_t lost_tail_offset
     cdef int64_t[VERDICT_COUNT] total_records
     cdef int64_t[VERDICT_COUNT] total_bytes
+    cdef readonly int64_t batches_unread
     # Of one feed, reused
     cdef BatchWriter writer
     cdef FilterCounts fed
@@ -91,8 +92,10 @@ cdef class BatchFilter:
     def start_group(self):
         self.group.clear()
 
-    def start_source(self, int64_t base_offset, marks not None, winners=None):
-        self.source.start(base_offset, marks, winners)
+    def start_source(
+        self, int64_t base_offset, marks not None, winners=None, *, bint keys_checked=False
+    ):
+        self.source.start(base_offset, marks, winners, keys_checked)
 
     def start_segment(self, int64_t base_offset):
         self.current.start(base_offset)
@@ -118,6 +121,16 @@ cdef class BatchFilter:
     def key_totals(self):
         self.current.check_open()
         return totals_of(&self.current.key_counts)
+
+    @property
+    def key_sum(self):
+        self.current.check_open()
+        return self.current.current.key_sum
+
+    @property
+    def has_compressed(self):
+        self.current.check_open()
+        return self.current.current.has_compressed
 
     def take_keys(self):
         self.current.check_open()
@@ -277,6 +290,7 @@ cdef class BatchFilter:
         for i in range(VERDICT_COUNT):
             self.total_records[i] += self.judge.judged.records[i]
             self.total_bytes[i] += self.judge.judged.bytes[i]
+        self.batches_unread += self.judge.judged.is_unread
         if self.judge.judged.has_lost_tail:
             self.lost_tail_offset = remains.base_offset
         self.judge.track(remains, remains.size > 0)

@@ -82,11 +82,59 @@ cdef class Judge:
             self.judged.records[DROPPED_ABORTED] = header.record_count
             self.judged.bytes[DROPPED_ABORTED] = header.size - BATCH_HEADER_SIZE
             return 0
+        if self.is_untouched(header):
+            return self.keep_untouched(header)
         self.records.open(batch, header, position)
         if header.attributes & ATTRIBUTE_CONTROL:
             return self.judge_control(header, position)
         self.output.reserve_entries(header.record_count)
         return self.judge_batch(header, position)
+
+    cdef bint is_untouched(self, const batch_header *header) noexcept nogil:
+        """Returns whether the sidecar shows that a compressed batch stays as it is.
+
+        Only entries whose keys were compared with their records in an earlier pass show that. A
+        tombstone without a delete horizon gets one, and one whose horizon has passed may go.
+        """
+        cdef int64_t tombstones
+        cdef int64_t records_bytes
+        if (
+            not self.source.keys_checked
+            or not header.attributes & ATTRIBUTE_CODEC_MASK
+            or header.attributes & ATTRIBUTE_CONTROL
+            or not self.source.are_untouched(
+                header, self.may_drop_tombstones(header), &tombstones, &records_bytes
+            )
+        ):
+            return False
+        self.judged.is_unread = True
+        self.judged.tombstones = <int32_t>tombstones
+        self.judged.bytes[KEPT_LATEST] = records_bytes
+        return True
+
+    cdef inline bint may_drop_tombstones(self, const batch_header *header) noexcept nogil:
+        return (
+            not header.attributes & ATTRIBUTE_DELETE_HORIZON or self.now_ms >= header.base_timestamp
+        )
+
+    cdef int keep_untouched(self, const batch_header *header) except -1 nogil:
+        """Keep a batch as its entries describe it, without reading its records."""
+        cdef int64_t i
+        self.output.reserve_entries(header.record_count)
+        for i in range(header.record_count):
+            self.source.cursor.entry += 1
+            self.keep_entry(
+                self.source.block.entries + (self.source.cursor.entry - 1) * ENTRY_SIZE
+            )
+        self.judged.kept = header.record_count
+        self.judged.records[KEPT_LATEST] = header.record_count
+        return 0
+
+    cdef inline void keep_entry(self, const uint8_t *entry) noexcept nogil:
+        """Add the entry that was taken last to the output's."""
+        cdef int64_t version = self.source.last_version()
+        self.judged.key_sum += key_product(entry, self.source.base_offset, version)
+        self.output.add_entry(entry, version, self.source.base_offset)
 
     cdef int keep_unjudged(self, const batch_header *header) except -1 nogil:
         """Keep a batch whose records the pass does not judge, and its entries."""
@@ -210,7 +258,7 @@ cdef class Judge:
             self.judged.unkeyed += 1
         else:
             self.judged.tombstones += record.value_size < 0
-            self.output.add_entry(entry, self.source.last_version(), self.source.base_offset)
+            self.keep_entry(entry)
         return keep_record(&self.judged, record, header)
 
     cdef int track(self, const batch_header *header, bint remains) except -1 nogil:

@@ -27,6 +27,10 @@ cdef struct Judged:
     # The batch is copied, not rebuilt.
     bint is_copied
     uint64_t kept_offset_sum
+    # Of the entries that stay; see digest.h.
+    uint64_t key_sum
+    # It was copied without being inflated.
+    bint is_unread
     # Records with a mark.
     int64_t marked
     # The offset of the last tombstone or marker that its delete horizon has dropped; -1: none.

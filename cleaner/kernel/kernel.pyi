@@ -462,12 +462,24 @@ class BatchFilter:
     def account(self) -> GroupAccount:
         """The account of the part of the group that was fed so far."""
 
-    def start_source(self, base_offset: int, marks: Buffer, winners: Buffer | None = None) -> None:
+    batches_unread: int
+    """Compressed batches that were copied without being inflated, since the filter was created."""
+
+    def start_source(
+        self,
+        base_offset: int,
+        marks: Buffer,
+        winners: Buffer | None = None,
+        *,
+        keys_checked: bool = False,
+    ) -> None:
         """Start a source segment: the next block fed is its first.
 
         Args:
             marks: the marks set by `mark_keys` for all its blocks; must not change while it is fed.
             winners: the bits that `mark_keys` has set with them: due tombstones among them stay.
+            keys_checked: whether its sidecar says so (`storage/formats/key_sidecar.py`); then compressed
+                batches in which nothing changes are not inflated.
         """
 
     def start_segment(self, base_offset: int) -> None:
@@ -503,6 +515,14 @@ class BatchFilter:
 
         Call it after the segment's last source was fed.
         """
+
+    @property
+    def key_sum(self) -> int:
+        """The sum of the keys of the current output segment's entries (`digest.h`)."""
+
+    @property
+    def has_compressed(self) -> bool:
+        """Whether the current output segment has a compressed batch with keys so far."""
 
     @property
     def key_totals(self) -> KeyTotals:

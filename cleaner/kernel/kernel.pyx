@@ -34,6 +34,8 @@ from cleaner.kernel.digest cimport (
     kp_digest_header,
     kp_digest_record,
     kp_hash128,
+    kp_key_product,
+    kp_key_resized,
     kp_xxh3,
     kp_xxh3_seeded,
 )

@@ -27,6 +27,21 @@ cdef struct OpenBlock:
     KeyCounts counts
 
 
+cdef inline uint64_t key_product(
+    const uint8_t *entry, int64_t base_offset, int64_t version
+) noexcept nogil:
+    """Returns the entry's part of the sum of keys (digest.h)."""
+    cdef kp_sip_hash hashed = entry_hash(entry)
+    return kp_key_product(
+        hashed.low,
+        hashed.high,
+        entry_offset(entry, base_offset),
+        entry_is_tombstone(entry),
+        version,
+        load_uint32(entry + ENTRY_RECORD_SIZE),
+    )
+
+
 cdef inline void store_entry(
     uint8_t *entry, kp_sip_hash hashed, uint32_t offset_delta, bint is_tombstone, uint32_t size
 ) noexcept nogil:

@@ -20,6 +20,10 @@ cdef struct Segment:
     int64_t max_timestamp
     int64_t max_timestamp_offset
     int64_t bytes_since_entry
+    # Of the entries; see digest.h.
+    uint64_t key_sum
+    # Whether a compressed batch with keys is in it.
+    bint has_compressed
 
 
 @final
@@ -158,6 +162,9 @@ cdef class OutputSegment:
         if judged.tombstones > 0:
             segment.tombstone_bytes += judged.tombstone_bytes
             note_latest(&segment.tombstone_horizon_max, remains)
+        segment.key_sum += judged.key_sum
+        if remains.attributes & ATTRIBUTE_CODEC_MASK and not remains.attributes & ATTRIBUTE_CONTROL:
+            segment.has_compressed = True
         if remains.max_timestamp > segment.max_timestamp:
             segment.max_timestamp = remains.max_timestamp
             segment.max_timestamp_offset = remains.last_offset

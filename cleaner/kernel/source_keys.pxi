@@ -20,14 +20,17 @@ cdef class SourceKeys:
     cdef const unsigned char[::1] winners
     cdef bint has_marks
     cdef bint has_winners
+    # Whether each entry's key was compared with its record's in an earlier pass.
+    cdef bint keys_checked
     # Of its current block; `block` is valid only while `feed` holds the block's bytes.
     cdef KeyBlock block
     cdef int64_t first_entry
     cdef int64_t consumed_bytes
     cdef KeyCursor cursor
 
-    cdef int start(self, int64_t base_offset, marks, winners=None) except -1:
+    cdef int start(self, int64_t base_offset, marks, winners=None, bint keys_checked=False) except -1:
         self.marks = marks
+        self.keys_checked = keys_checked
         self.has_marks = True
         self.has_winners = winners is not None
         self.winners = winners
@@ -132,6 +135,36 @@ cdef class SourceKeys:
         if not is_inside or self.cursor.entry - start > header.record_count:
             return keys_differ(header.base_offset, b"its batch has different records")
         return self.cursor.entry - start
+
+
+    cdef bint are_untouched(
+        self,
+        const batch_header *header,
+        bint drops_tombstones,
+        int64_t *tombstones,
+        int64_t *records_bytes,
+    ) noexcept nogil:
+        """Returns whether the next entries are those of all records of the batch, and none is marked or
+        a tombstone that may have to go. They are not taken."""
+        cdef int64_t number = self.cursor.entry
+        cdef const uint8_t *entry = self.block.entries + number * ENTRY_SIZE
+        cdef int64_t last_offset = header.base_offset - 1
+        cdef int64_t ordinal
+        cdef int64_t offset
+        tombstones[0] = records_bytes[0] = 0
+        if number + header.record_count > self.block.entry_count:
+            return False
+        for ordinal in range(
+            self.first_entry + number, self.first_entry + number + header.record_count
+        ):
+            offset = entry_offset(entry, self.base_offset)
+            if offset <= last_offset or (self.marks[ordinal >> 3] >> (ordinal & 7)) & 1:
+                return False
+            last_offset = offset
+            tombstones[0] += entry_is_tombstone(entry)
+            records_bytes[0] += load_uint32(entry + ENTRY_RECORD_SIZE)
+            entry += ENTRY_SIZE
+        return last_offset <= header.last_offset and not (drops_tombstones and tombstones[0] > 0)
 
 
 cdef bint row_fits(const SpecialRow *row, const batch_header *header) noexcept nogil:

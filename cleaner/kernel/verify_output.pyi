@@ -15,6 +15,16 @@ from typing_extensions import Buffer
 
 from cleaner.rules.step import OutputFound, ReadStep, SegmentSummary
 
+def sum_keys(entries: Buffer, versions: Buffer, *, base_offset: int) -> int:
+    """Returns the sum of the keys of a sidecar block's entries (`digest.h`), modulo 2^64.
+
+    Args:
+        versions: those of the entries; empty if they have none.
+
+    Raises:
+        ValueError: one of them has a different number of entries.
+    """
+
 class OutputReader:
     """Reads the cleaned segments of one group."""
 

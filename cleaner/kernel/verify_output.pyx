@@ -6,7 +6,7 @@ It shares with the kernel that wrote the output only record_format.h, the codecs
 in the kernel's judging, copying or writing is not repeated here.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from cleaner.kernel.digest cimport (
@@ -15,7 +15,9 @@ from cleaner.kernel.digest cimport (
     kp_digest_header,
     kp_digest_record,
     kp_hash128,
+    kp_key_product,
 )
+from cleaner.kernel.siphash cimport kp_sip_load64
 from protocol.records.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CODEC_MAX,
@@ -27,6 +29,8 @@ from protocol.records.record_format cimport (
     RECORD_OK,
     batch_crc,
     batch_header,
+    load_int64,
+    load_uint32,
     read_batch_header,
     read_record,
     record_view,
@@ -204,3 +208,48 @@ cdef class OutputReader(BatchReader):
             return refuse(position, b"it has bytes after its last record")
         self.records += header.record_count
         return 0
+
+
+cdef enum:
+    # As storage/formats/key_sidecar.py draws an entry and a version.
+    ENTRY_BYTES = 24
+    VERSION_BYTES = 8
+    TOMBSTONE_BIT = 31
+
+
+def sum_keys(
+    const unsigned char[::1] entries not None,
+    const unsigned char[::1] versions not None,
+    *,
+    int64_t base_offset,
+):
+    cdef int64_t count = entries.shape[0] // ENTRY_BYTES
+    cdef uint64_t total = 0
+    if entries.shape[0] % ENTRY_BYTES or versions.shape[0] not in (0, count * VERSION_BYTES):
+        raise ValueError(f"{entries.shape[0]} bytes of entries, {versions.shape[0]} of versions")
+    if count > 0:
+        with nogil:
+            total = sum_of_keys(
+                &entries[0], &versions[0] if versions.shape[0] > 0 else NULL, count, base_offset
+            )
+    return total
+
+
+cdef uint64_t sum_of_keys(
+    const uint8_t *entry, const uint8_t *version, int64_t count, int64_t base_offset
+) noexcept nogil:
+    cdef uint64_t total = 0
+    cdef uint32_t place
+    cdef int64_t i
+    for i in range(count):
+        place = load_uint32(entry + 16)
+        total += kp_key_product(
+            kp_sip_load64(entry),
+            kp_sip_load64(entry + 8),
+            base_offset + (place & 0x7FFFFFFF),
+            place >> TOMBSTONE_BIT,
+            load_int64(version + i * VERSION_BYTES) if version != NULL else 0,
+            load_uint32(entry + 20),
+        )
+        entry += ENTRY_BYTES
+    return total

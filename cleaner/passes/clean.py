@@ -225,6 +225,8 @@ def _report(
         segments_before=tally["segments_before"],
         segments_after=tally["segments_after"],
         segments_untouched=tally["segments_untouched"],
+        batches_unread=rewriting.batch_filter.batches_unread,
+        keys_to_check_bytes=tally["keys_to_check_bytes"],
         dirty_ratio=plan.dirty_ratio,
         hold_offset=plan.hold.offset,
         held_by=plan.hold.by,

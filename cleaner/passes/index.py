@@ -48,6 +48,11 @@ class IndexedSegment:
         return self.sidecar.totals
 
     @property
+    def keys_checked(self) -> bool:
+        """Whether the sidecar says that its keys were compared with the records'."""
+        return self.sidecar.header.keys_checked
+
+    @property
     def recopied_bytes(self) -> int:
         """Bytes that a rewrite reads: the whole segment and its sidecar."""
         return self.row.size + self.sidecar.blocks_bytes

@@ -32,6 +32,8 @@ from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 class RecopiedSegment(ReadableSegment, Protocol):
     """A readable segment with the blocks of its key sidecar."""
 
+    @property
+    def keys_checked(self) -> bool: ...
     def blocks(self) -> Iterator[KeyBlock]: ...
 
 
@@ -42,13 +44,17 @@ class Output:
     writer: CleanedSegmentWriter
     summary: SegmentSummary
     totals: KeyTotals
+    key_sum: int | None
+    """The sum of its keys, as `BatchFilter.key_sum`; None unless its sidecar says that they were
+    checked."""
 
 
 class Recopy:
     """Writes the cleaned segments of one group. `run` or `discard` ends it."""
 
     __slots__ = (
-        "_filter", "_full", "_has_sidecars", "_meter", "_open", "_writers", "by_source", "is_verbatim",
+        "_can_check_keys", "_checks_keys", "_filter", "_full", "_has_sidecars", "_is_verified",
+        "_meter", "_open", "_writers", "by_source", "is_verbatim", "key_sums", "keys_to_check_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -58,22 +64,38 @@ class Recopy:
         *,
         has_sidecars: bool,
         meter: PassMeter,
+        can_check_keys: bool = False,
+        is_verified: bool = False,
     ) -> None:
         """
         Args:
             new_segment: creates the staged file of a cleaned segment, given its base offset.
             has_sidecars: whether the cleaned segments get key sidecars.
+            can_check_keys: whether the pass judges all of the group, so that a pass that verifies compares
+                each key with its record's. The sidecars of outputs with compressed batches then say so.
+            is_verified: whether the pass verifies.
         """
         # Constant after construction.
         self._filter = batch_filter
         self._open = new_segment
         self._has_sidecars = has_sidecars
         self._meter = meter
+        self._can_check_keys = can_check_keys
+        self._is_verified = is_verified
         # State: `_full` has all outputs except the last, with their summaries.
         self._writers: list[CleanedSegmentWriter] = []
         self._full: list[Output] = []
+        self._checks_keys: bool | None = None
+        """Whether a pass that verifies checks the sidecar that is being written; None before its first
+        block."""
         self.by_source: list[Counts] = []
         """The verdicts on each source's records."""
+        self.key_sums: dict[Offset, int] = {}
+        """The sum of the keys that the sidecar of each output must have, by base offset, if the sidecar
+        says that they were checked."""
+        self.keys_to_check_bytes = 0
+        """The size of the blocks of these sidecars, or, in a pass that does not verify, of those that
+        would say so."""
         self.is_verbatim = True
         """Whether the bytes written so far are exactly the bytes read."""
 
@@ -93,7 +115,12 @@ class Recopy:
         self._start_segment(group[0][0].row.base_offset)
         for segment, its in group:
             before = self._filter.counts
-            self._filter.start_source(segment.row.base_offset, its.marks, its.winners)
+            self._filter.start_source(
+                segment.row.base_offset,
+                its.marks,
+                its.winners,
+                keys_checked=segment.keys_checked,
+            )
             for block in segment.blocks():
                 self._recopy_block(segment, block)
             self.by_source.append(counts_between(before, self._filter.counts))
@@ -115,6 +142,7 @@ class Recopy:
 
     def _start_segment(self, base_offset: Offset) -> None:
         self._writers.append(self._open(base_offset))
+        self._checks_keys = None
         self._filter.start_segment(base_offset)
 
     def _whole_output(self) -> Output:
@@ -122,6 +150,7 @@ class Recopy:
             writer=self._writers[-1],
             summary=self._filter.segment,
             totals=self._filter.key_totals,
+            key_sum=self._filter.key_sum if self._checks_keys else None,
         )
 
     def _recopy_block(self, segment: RecopiedSegment, block: KeyBlock) -> None:
@@ -147,10 +176,18 @@ class Recopy:
 
     def _append_keys(self, block: bytes) -> None:
         if block and self._has_sidecars:
-            self._writers[-1].append_keys(block)
+            # The header is written with the first block, so a segment whose first compressed batch comes
+            # later does without the flag.
+            if self._checks_keys is None:
+                self._checks_keys = self._can_check_keys and self._filter.has_compressed
+            keys_checked = self._checks_keys and self._is_verified
+            self._writers[-1].append_keys(block, keys_checked=keys_checked)
             self._meter.wrote(len(block))
+            self.keys_to_check_bytes += len(block) * self._checks_keys
 
     def _finish(self, output: Output, row: SegmentRow) -> CleanedSegment:
+        if output.key_sum is not None:
+            self.key_sums[output.writer.base_offset] = output.key_sum
         return output.writer.finish(row, output.totals if self._has_sidecars else None)
 
 

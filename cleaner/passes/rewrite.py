@@ -191,6 +191,8 @@ class Rewriting:
     def rewrite(self, group: Group, *, takes_offset: bool) -> None:
         """Recopy, verify and swap one group; `takes_offset`: the swap commits the clean offset too."""
         strategy = self._plan.view.config.strategy
+        # Batches beyond the pass's end are copied unread.
+        is_judged = group[-1][0].row.end_offset <= self._end_offset
         recopy = Recopy(
             self.batch_filter,
             lambda base_offset: self._certificates.watch(
@@ -198,6 +200,8 @@ class Rewriting:
             ),
             has_sidecars=self._settings.keeps_key_sidecars,
             meter=self._meter,
+            can_check_keys=is_judged,
+            is_verified=self._settings.verify,
         )
         if self._unkeyed is not None:
             may_drop = self._unkeyed.move(segment for segment, _ in group)
@@ -218,6 +222,7 @@ class Rewriting:
         self.tally["segments_after"] += len(cleaned)
         self.tally["bytes_before"] += sum(segment.row.size for segment, _ in group)
         self.tally["bytes_after"] += sum(segment.row.size for segment in cleaned)
+        self.tally["keys_to_check_bytes"] += recopy.keys_to_check_bytes
 
     def _recopy(self, group: Group, recopy: Recopy) -> tuple[CleanedSegment, ...]:
         """Write a group's cleaned segments and verify them; they are removed if that fails."""
@@ -235,6 +240,7 @@ class Rewriting:
                 cleaned,
                 marked=marked,
                 hold_offset=self._plan.hold.offset,
+                key_sums=recopy.key_sums,
             )
             self._meter.check()
         except KeysDiffer as error:

@@ -9,9 +9,12 @@
     the hold     no tombstone or marker was dropped at or above the plan's hold
     the output   read again from the synced files: its digest, batches and offsets are those that the
                  filter computed from the source, and each manifest row matches its file
+    the keys     if the output's sidecar says that its keys were checked: read again, its entries have
+                 the keys, offsets, tombstones and versions that were compared with records
 
 The filter also hashes every key again when its batch is recopied and compares it with the sidecar's
-entry. Its account comes from the records that it read and judged; the output is read by
+entry; not those of compressed batches in which nothing changes and whose sidecar says that their keys
+were checked: these are copied without being inflated. Its account comes from the records that it read and judged; the output is read by
 `cleaner/kernel/verify_output.pyx`, which shares no code with the filter. So a wrong map, a lost or
 changed record, or a bit that flipped on the way to the file is detected. Cost: a hash of each recopied
 record, and one more read of the output.
@@ -19,10 +22,10 @@ record, and one more read of the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cleaner.kernel.kernel import History, OffsetMap
-from cleaner.kernel.verify_output import OutputReader
+from cleaner.kernel.verify_output import OutputReader, sum_keys
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
@@ -38,7 +41,10 @@ from cleaner.rules.step import (
 from cleaner.rules.text import count_text
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from protocol.wire.numbers import OFFSET_MAX
+from storage.files.errors import DamagedSidecar
+from storage.formats.key_sidecar import CHECKSUM_BYTES
 from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.segment.cleaned_segment import CleanedSegment
 
 
 class VerificationFailed(Exception):
@@ -103,16 +109,19 @@ class PassVerifier:
         self,
         account: GroupAccount,
         sources: Sequence[SegmentRow],
-        cleaned: Sequence[ReadableSegment],
+        cleaned: Sequence[CleanedSegment],
         *,
         marked: int,
         hold_offset: int = OFFSET_MAX,
+        key_sums: Mapping[int, int] | None = None,
     ) -> None:
         """Compare a group's finished, synced output with the filter's account of it.
 
         Args:
             marked: number of its records that were marked as superseded.
             hold_offset: the plan's hold.
+            key_sums: the sums of the keys of outputs whose sidecars say that they were checked, by base
+                offset.
 
         Raises:
             VerificationFailed: they differ, or the output is damaged.
@@ -123,6 +132,10 @@ class PassVerifier:
             check_account(account, sources, marked)
             check_hold(account, sources, hold_offset)
             check_output(account, cleaned, settings=self._settings, meter=self._meter)
+            for segment in cleaned:
+                if key_sums and segment.row.base_offset in key_sums:
+                    expected = key_sums[segment.row.base_offset]
+                    check_keys(segment, expected, meter=self._meter)
             self.seconds += self._monotonic() - started
 
 
@@ -261,6 +274,32 @@ def check_output(
     rows = [segment.row for segment in cleaned]
     _check_copied(account, rows, summaries)
     _check_found(account, reader.found, rows)
+
+
+def check_keys(segment: CleanedSegment, expected: int, *, meter: PassMeter) -> None:
+    """Read the key sidecar of an output again and compare its keys with those that were compared with
+    records, in this pass or in one before.
+
+    Raises:
+        VerificationFailed: they differ, or it is damaged.
+        CleaningAborted, StorageError: as `scan_segment`.
+    """
+    total = 0
+    try:
+        for block in segment.key_sidecar().blocks():
+            meter.read(len(block.data))
+            total += sum_keys(
+                block.data[block.entries_at : block.versions_at],
+                block.data[block.versions_at : -CHECKSUM_BYTES],
+                base_offset=segment.row.base_offset,
+            )
+    except DamagedSidecar as error:
+        raise VerificationFailed(f"{_name(segment.row)}: {error}") from error
+    _expect(
+        total % 2**64 == expected,
+        f"{_name(segment.row)}: the sum of its keys must be {expected:016x}, that of its key sidecar is"
+        f" {total % 2**64:016x}",
+    )
 
 
 def check_row(row: SegmentRow, found: SegmentSummary) -> None:

@@ -109,6 +109,10 @@ class PassReport:
     segments_before: int = 0
     segments_after: int = 0
     segments_untouched: int = 0
+    batches_unread: int = 0
+    """Compressed batches that were copied without being inflated."""
+    keys_to_check_bytes: int = 0
+    """Bytes of the outputs' key sidecars that a pass that verifies reads again."""
     dirty_ratio: float = 0.0
     """The share of dirty bytes when the pass was planned."""
     hold_offset: int = OFFSET_MAX
@@ -198,6 +202,7 @@ class PassReport:
     def _remarks(self) -> str:
         """Returns the parts of the log line that are left out if they do not apply."""
         untouched, built = self.segments_untouched, self.sidecars_built
+        unread = self.batches_unread
         size = size_text(self.bytes_untouched)
         moved, why = self.unkeyed_moved, self.unkeyed_kept_because
         remarks = (
@@ -206,6 +211,7 @@ class PassReport:
             (moved, f"{count_text(moved, 'record')} without a key moved to {self.unkeyed_topic}"),
             (why, f"records without a key stay: {why}"),
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
+            (unread, f"{count_text(unread, 'batch', 'batches')} copied without being inflated"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),
         )

@@ -67,6 +67,9 @@ def print_report(report: Json) -> None:
         + (f", {untouched:,} more ({size}) left as they were" if untouched else "")
         + f"; {count_text(report['sidecars_built'], 'key sidecar')} made"
     )
+    # Reports of earlier releases in the history do not have it.
+    if unread := report.get("batches_unread", 0):
+        typer.echo(f"  {count_text(unread, 'batch', 'batches')} copied without being inflated")
     throttled = report["throttled_seconds"]
     typer.echo(
         f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"

@@ -3,7 +3,7 @@
     file    := header | block{blocks} | trailer
     header  := magic "KKEY" | format: uint16 = 1 | header size: uint16 = 48
              | special row size: uint16 = 24 | entry size: uint16 = 24 | trailer size: uint16 = 88
-             | reserved: uint16 | base offset: int64 | file version: int64
+             | flags: uint16 (bit 0: its keys were checked) | base offset: int64 | file version: int64
              | hash key check: the first 8 bytes of SHA-256 of hash.key
              | [format 2] versions: uint8 (1 timestamps, 2 headers, 3 timestamps, though records are
                ranked by offset) | name size: uint8 | name of the header, UTF-8, filled up with zeros:
@@ -33,6 +33,10 @@ to there. A batch has a special row if it is transactional (kind 1), a marker (2
 other control batch) or holds no records (5, of any kind); flags: bit 0 transactional, bit 1
 control, bit 2 it has a delete horizon. Each keyed record of a batch that is not a control batch has an
 entry. Rows and entries are in offset order.
+
+Its keys were checked if each entry's key and version were compared, in a pass that verifies, with those
+of its record, and the entries in this file with the ones that were compared (docs/design/cleaning.md).
+Releases before that flag ignore it, and write 0.
 
 It is derived and never synced. Checksums, and sizes that must agree, reveal any damage that a crash
 leaves; the reader that notices removes the sidecar and builds it again from the segment. It is valid for
@@ -68,6 +72,7 @@ TRAILER = struct.Struct(">16xqqqqqqqq")
 CHECKSUM_BYTES = 8
 MAGIC = b"KKEY"
 FORMAT, FORMAT_WITH_VERSIONS = 1, 2
+FLAG_KEYS_CHECKED = 1
 HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
 VERSIONED_HEADER_BYTES = HEADER_BYTES + RANKING.size
 COLUMNS = {
@@ -188,6 +193,8 @@ class SidecarHeader(NamedTuple):
     file_version: int
     hash_key_check: bytes
     strategy: CompactionStrategy
+    keys_checked: bool = False
+    """Whether a pass has compared each entry's key with that of its record."""
 
     @property
     def size(self) -> int:
@@ -376,13 +383,19 @@ def hash_key_check(hash_key: bytes) -> bytes:
 
 
 def header_of(
-    base_offset: int, file_version: int, hash_key: bytes, strategy: CompactionStrategy = BY_OFFSET
+    base_offset: int,
+    file_version: int,
+    hash_key: bytes,
+    strategy: CompactionStrategy = BY_OFFSET,
+    *,
+    keys_checked: bool = False,
 ) -> bytes:
     """Returns the header of that segment's sidecar."""
     header = SidecarHeader(base_offset, file_version, hash_key_check(hash_key), strategy)
     format_ = FORMAT_WITH_VERSIONS if strategy.has_column else FORMAT
     sizes = header.size, SPECIAL.size, ENTRY.size, TRAILER_BYTES
-    return sealed(HEADER.pack(MAGIC, format_, *sizes, 0, *header[:3]) + _packed(strategy))
+    flags = FLAG_KEYS_CHECKED * keys_checked
+    return sealed(HEADER.pack(MAGIC, format_, *sizes, flags, *header[:3]) + _packed(strategy))
 
 
 def _packed(strategy: CompactionStrategy) -> bytes:
@@ -397,7 +410,7 @@ def _read_header(path: str, data: bytes) -> SidecarHeader:
     """Returns what the header at the start of `data` says."""
     if len(data) < HEADER_BYTES:
         raise DamagedSidecar(path, "its header is missing or damaged")
-    magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(data)
+    magic, format_, *_, flags, base_offset, file_version, check = HEADER.unpack_from(data)
     if magic != MAGIC or format_ not in (FORMAT, FORMAT_WITH_VERSIONS):
         raise DamagedSidecar(path, f"it has another format ({magic!r}, {format_})")
     has_column = format_ == FORMAT_WITH_VERSIONS
@@ -405,7 +418,8 @@ def _read_header(path: str, data: bytes) -> SidecarHeader:
     if len(data) < size or not is_sealed(data[:size]):
         raise DamagedSidecar(path, "its header is missing or damaged")
     strategy = _read_strategy(path, data) if has_column else BY_OFFSET
-    return SidecarHeader(base_offset, file_version, check, strategy)
+    keys_checked = bool(flags & FLAG_KEYS_CHECKED)
+    return SidecarHeader(base_offset, file_version, check, strategy, keys_checked)
 
 
 def _read_strategy(path: str, data: bytes) -> CompactionStrategy:

@@ -115,7 +115,8 @@ class CleanableSegment:
         files, fs = self.segment.files, self.segment.fs
         files.pin()
         try:
-            KeySidecar.open(fs, path, self.row, hash_key)
+            if KeySidecar.open(fs, path, self.row, hash_key).header.keys_checked:
+                raise DamagedSidecar(path, "only a pass of this broker can have checked its keys")
             if not fs.is_plain_file(path):
                 raise DamagedSidecar(path, "it is a link, or has a second hard link")
             fs.rename(path, files.path(KEYS))

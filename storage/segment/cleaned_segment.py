@@ -23,6 +23,7 @@ from storage.files.paths import (
 )
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.content_digest import ContentDigest
+from storage.formats.key_sidecar import KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import FLAG_CLEANED, SegmentRow
 from storage.formats.segment_index import SegmentIndex
@@ -55,6 +56,14 @@ class CleanedSegment:
     def staged_path(self, kind: str) -> str:
         """Returns the path of one of its files until the swap."""
         return _staged(self.directory, self.row.base_offset, self.row.file_version, kind)
+
+    def key_sidecar(self) -> KeySidecar:
+        """Open its staged key sidecar.
+
+        Raises:
+            MissingFile, DamagedSidecar, NoSpace: it cannot be read.
+        """
+        return KeySidecar.open_for_segment(self.fs, self.staged_path(KEYS), self.row)
 
     def final_path(self, kind: str) -> str:
         """Returns the path of one of its files after the swap."""
@@ -127,13 +136,16 @@ class CleanedSegmentWriter:
         if oldest >= 0:
             self._file.end_write_back(oldest, WRITE_BACK_BYTES)
 
-    def append_keys(self, block: bytes) -> None:
+    def append_keys(self, block: bytes, *, keys_checked: bool = False) -> None:
         """Write a key sidecar block for the batches appended since the last block.
+
+        Args:
+            keys_checked: whether the sidecar says that its keys were checked; the same for all blocks.
 
         Raises:
             NoSpace, DiskError: like `append`.
         """
-        self._sidecar().append(block)
+        self._sidecar(keys_checked).append(block)
 
     def finish(self, row: SegmentRow, totals: KeyTotals | None = None) -> CleanedSegment:
         """Sync everything. `row` describes the contents; name, size and flag are set here.
@@ -171,7 +183,7 @@ class CleanedSegmentWriter:
             self._keys.discard()
         discard_staged(self._fs, self._directory, self.base_offset, self.version)
 
-    def _sidecar(self) -> KeySidecarWriter:
+    def _sidecar(self, keys_checked: bool = False) -> KeySidecarWriter:
         if self._keys is None:
             self._keys = KeySidecarWriter(
                 self._fs,
@@ -180,6 +192,7 @@ class CleanedSegmentWriter:
                 file_version=self.version,
                 hash_key=self._hash_key,
                 strategy=self._strategy,
+                keys_checked=keys_checked,
             )
         return self._keys
 

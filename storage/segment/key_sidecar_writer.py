@@ -26,6 +26,7 @@ class KeySidecarWriter:
         file_version: int,
         hash_key: bytes,
         strategy: CompactionStrategy = BY_OFFSET,
+        keys_checked: bool = False,
         placed_as: str | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -34,6 +35,7 @@ class KeySidecarWriter:
         Args:
             path: the file's name during the write; an existing file is replaced.
             strategy: how the topic ranks the records of a key: the blocks have versions, or have none.
+            keys_checked: whether the header says so.
             placed_as: the name that `finish` gives the file; None leaves `path`.
             on_end: called when the writer has closed its file, unless the constructor raised.
 
@@ -48,7 +50,10 @@ class KeySidecarWriter:
         unlink_if_there(fs, path)
         self._file = fs.open(path, create=True)
         with self._discarding():
-            self._file.append((header_of(base_offset, file_version, hash_key, strategy),))
+            header = header_of(
+                base_offset, file_version, hash_key, strategy, keys_checked=keys_checked
+            )
+            self._file.append((header,))
         self._on_end = on_end
 
     @property

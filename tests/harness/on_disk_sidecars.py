@@ -48,7 +48,8 @@ class KeySidecar:
 def read_sidecar(path: Path, hash_key: bytes) -> KeySidecar:
     data = path.read_bytes()
     header = struct.unpack_from(">4sHHHHHHqq8s", checked(data[:48]))
-    check(header[:7] == (b"KKEY", 1, 48, 24, 24, 88, 0), "magic, format and sizes")
+    check(header[:6] == (b"KKEY", 1, 48, 24, 24, 88), "magic, format and sizes")
+    check(header[6] in (0, 1), "flags")
     base_offset, file_version, key_check = header[7:]
     check(key_check == hashlib.sha256(hash_key).digest()[:8], "it is under this hash key")
     zeros, *numbers = struct.unpack_from(">16s8q", checked(data[-88:]))

@@ -11,8 +11,10 @@ from storage.files.files import FileSystem
 from storage.formats.key_sidecar import (
     CHECKSUM_BYTES,
     ENTRY,
+    FLAG_KEYS_CHECKED,
     FORMAT_WITH_VERSIONS,
     HEAD,
+    HEADER,
     HEADER_BYTES,
     MAGIC,
     SPECIAL,
@@ -104,13 +106,26 @@ def _places(
 
 
 def tell(content: bytes, block: slice, place: slice, change: Change) -> bytes:
-    """Returns the sidecar with a change at a place in a block, under a correct checksum."""
-    lying = bytearray(content)
+    """Returns the sidecar with a change at a place in a block, under a correct checksum.
+
+    It does not say that its keys were checked: a pass that writes this reads the sidecar again first.
+    """
+    lying = bytearray(unchecked(content))
     said = lying[place]
     change(said)
     lying[place] = said
     lying[block] = sealed(bytes(lying[block.start : block.stop - CHECKSUM_BYTES]))
     return bytes(lying)
+
+
+def unchecked(content: bytes) -> bytes:
+    """Returns the sidecar without the flag that its keys were checked."""
+    fields = list(HEADER.unpack_from(content))
+    fields[-4] &= ~FLAG_KEYS_CHECKED
+    has_column = fields[1] == FORMAT_WITH_VERSIONS
+    size = VERSIONED_HEADER_BYTES if has_column else HEADER_BYTES
+    rest = content[HEADER.size : size - CHECKSUM_BYTES]
+    return sealed(HEADER.pack(*fields) + rest) + content[size:]
 
 
 def tell_somewhere(fs: FileSystem, path: str, random: Random, change: Change) -> None:
