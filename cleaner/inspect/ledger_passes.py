@@ -30,7 +30,7 @@ class LedgerGroup:
     members: dict[str, Any]
     """The whole entry (`storage/formats/ledger_entry.py`)."""
     outcome: str = "unknown"
-    """`swapped`, `not_swapped`, or `unknown` while the pass runs, or if nothing could tell any more."""
+    """`swapped`, `not_swapped`, or `unknown` while the pass runs, or if nothing could tell."""
 
     @property
     def start_offset(self) -> int:
@@ -159,7 +159,7 @@ def departures(
 
     Args:
         passes: over the log, oldest first.
-        last_offset: of the key's current record; None: it has no record any more.
+        last_offset: of the key's current record; None: it has no record left.
         keeps_last_only: False where older values may stay, or a record with a lower offset may win.
     """
     dropping = [each for each in passes if any(group.dropped for group in each.swapped)]

@@ -6,7 +6,7 @@
 
 A pass that swaps nothing leaves no entry: nothing has changed. If a swap fails so that nobody knows
 whether its manifest is on disk, the pass leaves no end; the next start reads the manifest and settles it
-(`storage/log/ledger_settling.py`).
+(`storage/ledger/ledger_settling.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READ_BYTES = 1 << 20
 
 
 class Ledger(Protocol):
-    """What a pass needs of a ledger; `storage.log.cleaning_ledger.CleaningLedger` has it."""
+    """What a pass needs of a ledger; `storage.ledger.cleaning_ledger.CleaningLedger` has it."""
 
     def append(self, kind: str, members: Members) -> int: ...
 

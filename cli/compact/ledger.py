@@ -28,8 +28,8 @@ from server.admin.ledger_json import ledger_report_json, pass_json
 from storage.files.errors import DamagedFile, StorageError
 from storage.files.local_files import ReadOnlyFileSystem
 from storage.files.paths import META_PROPERTIES
-from storage.log.ledger_files import read_entries
-from storage.log.ledger_head import SignedHead, heads_from_json, signed_head
+from storage.ledger.ledger_files import read_entries
+from storage.ledger.ledger_head import SignedHead, heads_from_json, signed_head
 from storage.verify.ledger import (
     LedgerReport,
     LedgerVerification,

@@ -24,7 +24,7 @@ from server.admin.large_answers import LargeAnswers
 from server.admin.ledger_json import pass_json
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
-from storage.log.ledger_head import SignedHead, heads_from_json
+from storage.ledger.ledger_head import SignedHead, heads_from_json
 
 PASSES = 20
 

@@ -19,7 +19,7 @@ from server.runtime.part_state import PartState
 from server.runtime.tasks import spawn
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.log.ledger_head import SignedHead
+from storage.ledger.ledger_head import SignedHead
 from storage.threads import any_thread, loop_thread
 from storage.verify.ledger import (
     LedgerReport,

@@ -22,10 +22,10 @@ from cleaner.inspect.ledger_passes import (
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.signing_key import SigningKey
-from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
+from storage.ledger.cleaning_ledger import CleaningLedger, LedgerOwner
+from storage.ledger.ledger_files import ledger_numbers, read_entries
+from storage.ledger.ledger_head import SignedHead, signed_head
 from storage.log.directory import LogDirectory
-from storage.log.ledger_files import ledger_numbers, read_entries
-from storage.log.ledger_head import SignedHead, signed_head
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 

@@ -45,7 +45,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What a file holds, as the writer needs it that goes on with it."""
+    """What a file holds, as the writer needs it that continues it."""
 
     entries: tuple[Entry, ...]
     """All sound ones, in the order of the file."""

@@ -40,8 +40,8 @@ from storage.formats.ledger_entry import (
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow, decode
 from storage.formats.meta_properties import read_meta_properties
-from storage.log.ledger_files import ledger_folder, ledger_numbers, ledger_path
-from storage.log.ledger_head import SignedHead
+from storage.ledger.ledger_files import ledger_folder, ledger_numbers, ledger_path
+from storage.ledger.ledger_head import SignedHead
 from storage.verify.findings import Check, Finding, Findings, Severity
 
 READ_BYTES = 1 << 20
@@ -394,9 +394,9 @@ class LedgerVerification:
         if not anchor.is_signed:
             return "the signature of the anchor is not that of its public key"
         if anchor.directory != directory_id(self._fs, self._path):
-            return f"the anchor is of another log directory, {anchor.directory}"
+            return f"the anchor belongs to another log directory, {anchor.directory}"
         if anchor.number < self._report.first:
-            return f"entry {anchor.number} of the anchor was removed: it proves nothing any more"
+            return f"entry {anchor.number} of the anchor was removed: the anchor proves nothing"
         if not self._anchored[anchor.number]:
             return (
                 f"the anchor names entry {anchor.number}, the ledger ends with"

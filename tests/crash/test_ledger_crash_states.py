@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log.ledger_settling import names_of
+from storage.ledger.ledger_settling import names_of
 from tests.crash.test_cleaning_crash_states import Scenario, Sweep
 from tests.harness.ledgers import CertifiedLog, entries_of, label, ledger_on, verified
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -69,7 +69,7 @@ def test_a_crash_at_any_operation_leaves_no_swap_that_the_ledger_does_not_know(
 ) -> None:
     # The harness's logs are in directories without their topic's id.
     monkeypatch.setattr(
-        "storage.log.ledger_settling.topic_directory", lambda topic, topic_id: topic
+        "storage.ledger.ledger_settling.topic_directory", lambda topic, topic_id: topic
     )
     log = scenario.build(kind=CertifiedLog)
     label(log.fs)

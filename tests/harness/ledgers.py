@@ -13,9 +13,9 @@ from storage.files.files import FileSystem
 from storage.formats.content_digest import XXH3
 from storage.formats.ledger_entry import Entry
 from storage.formats.meta_properties import MetaProperties
-from storage.log.cleaning_ledger import CleaningLedger, LedgerOwner
-from storage.log.ledger_files import read_entries
-from storage.log.ledger_head import SignedHead
+from storage.ledger.cleaning_ledger import CleaningLedger, LedgerOwner
+from storage.ledger.ledger_files import read_entries
+from storage.ledger.ledger_head import SignedHead
 from storage.verify.ledger import LedgerReport, LedgerVerification, cleaned_segments
 from tests.harness.compacted_log import START_MS, CompactedLog, identity, meter_of, never_stop
 

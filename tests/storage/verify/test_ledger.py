@@ -15,8 +15,8 @@ from storage.files.paths import LOG
 from storage.files.signing_key import SigningKey
 from storage.formats.content_digest import SHA256
 from storage.formats.ledger_entry import encode_entry
-from storage.log.cleaning_ledger import CleaningLedger
-from storage.log.ledger_head import SignedHead, heads_from_json, signed_head
+from storage.ledger.cleaning_ledger import CleaningLedger
+from storage.ledger.ledger_head import SignedHead, heads_from_json, signed_head
 from storage.verify.ledger import LedgerReport, anchors_by_path
 from tests.harness.compacted_log import CompactedLog, superseded_log
 from tests.harness.ledgers import OWNER, clean_certified, entries_of, label, ledger_on, verified
@@ -224,7 +224,7 @@ def test_an_anchor_holds_as_the_chain_grows() -> None:
 
 
 def rewrite(log: CompactedLog) -> None:
-    """Write a whole other chain, as somebody may who can write to the disk."""
+    """Write a whole other chain, as a person may who can write to the disk."""
     log.fs.remove_tree("data/cleaning-ledger")
     ledger = signed_ledger(log)
     for _ in range(3):

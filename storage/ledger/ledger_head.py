@@ -1,7 +1,7 @@
 """The signed head of a ledger: an anchor to be kept elsewhere.
 
-A chain proves only that its entries belong together: whoever can write to the disk can write another
-chain. Whoever keeps a head, elsewhere, can tell: the chain must still have that entry with that hash.
+A chain proves only that its entries belong together: a person who can write to the disk can write
+another chain. A head that is kept elsewhere shows that: the chain must still have its entry and hash.
 
     statement := "kompakt ledger head 1\\n" directory id "\\n" number "\\n" hash "\\n" at_ms "\\n"
     anchor    := JSON object: format, cluster, directory, number, hash, at_ms, public_key, signature
@@ -17,7 +17,7 @@ from typing import Any
 from storage.files.files import FileSystem
 from storage.files.signing_key import SigningKey, verify
 from storage.formats.ledger_entry import BEGIN, Entry
-from storage.log.ledger_files import ledger_numbers, read_entries
+from storage.ledger.ledger_files import ledger_numbers, read_entries
 
 FORMAT = 1
 

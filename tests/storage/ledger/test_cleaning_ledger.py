@@ -10,8 +10,8 @@ import pytest
 from storage.files.errors import DirectoryOffline, NoSpace, StorageError, SyncFailed
 from storage.formats.ledger_chain import Chain
 from storage.formats.ledger_entry import lines_of
-from storage.log.cleaning_ledger import LedgerOwner
-from storage.log.ledger_files import ledger_numbers, ledger_path
+from storage.ledger.cleaning_ledger import LedgerOwner
+from storage.ledger.ledger_files import ledger_numbers, ledger_path
 from tests.harness.ledgers import OWNER, entries_of, kinds, ledger_on
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 

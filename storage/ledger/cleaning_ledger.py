@@ -47,17 +47,17 @@ from storage.formats.ledger_entry import (
     encode_entry,
     file_name,
 )
-from storage.log.ledger_files import (
+from storage.ledger.ledger_files import (
     head_before,
     ledger_folder,
     ledger_numbers,
     ledger_path,
     read_entries,
 )
-from storage.log.ledger_settling import open_passes, settled
+from storage.ledger.ledger_settling import open_passes, settled
 from storage.threads import any_thread
 
-_log = logging.getLogger("storage.log.cleaning_ledger")
+_log = logging.getLogger("storage.ledger.cleaning_ledger")
 
 FILES_MAX = 16
 """A ledger with a bound has about so many files: each takes this fraction of it."""
