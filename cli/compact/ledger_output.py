@@ -98,9 +98,9 @@ def _verdict(report: Json) -> str:
 def _lines(report: Json) -> list[str]:
     """Returns what the verification covered."""
     size = size_text(report["recomputed_bytes"])
+    groups = count_text(report["groups"], "group of segments", "groups of segments")
     lines = [
-        f"{count_text(report['passes'], 'pass', 'passes')},"
-        f" {count_text(report['groups'], 'group')} of segments certified",
+        f"{count_text(report['passes'], 'pass', 'passes')}, {groups} certified",
         f"{count_text(report['segments'], 'segment')} on disk that passes wrote:"
         f" {report['recomputed']:,} with the digest of their certificate ({size})",
     ]

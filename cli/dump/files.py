@@ -24,7 +24,7 @@ from storage.files.files import FileSystem
 from storage.files.paths import KEYS, MANIFEST, join, topic_id_text
 from storage.formats.ledger_entry import Line, lines_of
 from storage.formats.log_identity import LogIdentity
-from storage.formats.manifest import decode
+from storage.formats.manifest import UNKNOWN, decode
 from storage.log.pass_history import decode_line
 from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
 from storage.state.aborted_transactions import decode_aborted_transactions
@@ -210,12 +210,16 @@ def _ledger(fs: FileSystem, path: str) -> Section:
 
 def _ledger_row(line: Line) -> Row:
     entry = line.entry
-    if entry is None:
-        return {"position": line.position, "kind": "not an entry", "bytes": line.size}
-    place = {"position": line.position, "number": entry.number, "at_ms": entry.at_ms}
-    names = ("pass", "topic", "partition", "result", "why")
-    facts = {name: entry.members[name] for name in names if name in entry.members}
-    return {**place, "kind": entry.kind, **facts, "hash": entry.hash}
+    members = {} if entry is None else entry.members
+    return {
+        "position": line.position,
+        "bytes": line.size,
+        "number": None if entry is None else entry.number,
+        "at_ms": UNKNOWN if entry is None else entry.at_ms,
+        "kind": "not an entry" if entry is None else entry.kind,
+        **{name: members.get(name) for name in ("pass", "topic", "partition", "result", "why")},
+        "hash": None if entry is None else entry.hash,
+    }
 
 
 def _hash_key(fs: FileSystem, path: str) -> Section:

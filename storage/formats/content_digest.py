@@ -1,7 +1,7 @@
 """The digest of a file's bytes, as a text that says how it was made: `xxh3:<32 hexadecimal digits>`.
 
-xxh3      XXH3-128, about 20 GB/s a core: finds every damage by accident. Whoever can write to the disk
-          can make another file with the same digest.
+xxh3      XXH3-128, about 20 GB/s a core: finds every damage by accident. A person who can write to the
+          disk can make another file with the same digest.
 sha256    SHA-256, 0.4 GB/s a core, and four times that where the processor has instructions for it: no
           other file with the same digest can be made.
 """

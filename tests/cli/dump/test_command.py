@@ -392,6 +392,7 @@ def test_a_ledger_is_printed_and_its_key_never(
     SigningKey.load_or_create(LocalFileSystem(), str(tmp_path))
 
     _, entry, torn = dump_json(capsys, path)
+    assert "not an entry" in dump(capsys, path)
     shown = dump(capsys, tmp_path / "signing.key")
 
     assert (entry["number"], entry["kind"], entry["topic"]) == (0, "pass", "orders")
