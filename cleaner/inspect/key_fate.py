@@ -10,6 +10,7 @@ from cleaner.rules.hold import Hold
 from cleaner.rules.pick import assess
 from cleaner.rules.step import Decision, KeyHit
 from cleaner.rules.text import count_text, duration_text, moment_text
+from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import UNKNOWN
 from storage.log.cleaning_view import CleaningView
@@ -69,7 +70,13 @@ def fate(
             yield f"{many} of the key were not compared, so it is open which of them stay"
             uncompared = 0
         superseded = uncompared + len(lost) - len(outranked)
-        if superseded:
+        if superseded and last.offset < view.clean_offset and view.config.spares_segments:
+            yield (
+                f"{_records(superseded, 'superseded ')} once {MIN_SEGMENT_DEAD_RATIO}"
+                f"={view.config.min_segment_dead_ratio:g} of its segment is superseded, or with the"
+                " first pass that rewrites that segment for another reason"
+            )
+        elif superseded:
             yield (
                 f"{_records(superseded, 'superseded ')} with the first pass that reaches offset"
                 f" {last.offset}; the log is clean up to {view.clean_offset}"

@@ -353,6 +353,14 @@ class Transactions:
     def aborted(self) -> list[AbortedTransaction]:
         """The aborted transactions in the section, sorted by producer and offset."""
 
+def sum_sizes(block: Buffer, marks: Buffer, *, first_entry: int) -> tuple[int, int]:
+    """Returns the size of all records of a block's entries, and of those with a mark, uncompressed.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: there are fewer marks than entries.
+    """
+
 class BatchSurvey:
     """Counts the batches that a pass changes apart from marked records, by the sidecars' special rows.
 

@@ -170,6 +170,8 @@ cdef struct Marking:
     int64_t outranked
     int64_t outranked_offset
     int64_t outranked_by
+    # Superseded records before a tombstone of their key, where records are counted.
+    int64_t deleted
     # The last records of cells that were met.
     kp_tally met_cells
 
@@ -272,6 +274,7 @@ cdef void mark_counted(
         elif later_tombstones > 0 or (left > history.versions and not is_last_of_cell):
             set_bit(marking.marks, prefetched.ordinals[i])
             marking.superseded += 1
+            marking.deleted += later_tombstones > 0
         else:
             slots.counts[at].has_older = True
             history.note_due(version_at(&scan.block, number))
@@ -373,6 +376,7 @@ def mark_keys(
         superseded=marking.superseded,
         met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),
         unknown=marking.unknown,
+        deleted=marking.deleted,
         outranked=marking.outranked,
         first_outranked=(
             Outranked(offset=marking.outranked_offset, by=marking.outranked_by)

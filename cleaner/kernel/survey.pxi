@@ -137,3 +137,24 @@ cdef class BatchSurvey:
             row.last_offset,
             row.flags & ROW_FLAG_CONTROL != 0,
         )
+
+
+def sum_sizes(block not None, const unsigned char[::1] marks not None, *, int64_t first_entry):
+    cdef KeyBlock read
+    cdef const uint8_t *entry
+    cdef int64_t all_bytes = 0
+    cdef int64_t marked_bytes = 0
+    cdef int64_t size
+    cdef int64_t ordinal
+    read_key_block(block, &read)
+    if not marks_reach(marks.shape[0], first_entry, read.entry_count):
+        raise ValueError(f"{marks.shape[0]} bytes of marks are too few for the block's entries")
+    entry = read.entries
+    with nogil:
+        for ordinal in range(first_entry, first_entry + read.entry_count):
+            size = load_uint32(entry + ENTRY_RECORD_SIZE)
+            all_bytes += size
+            if (marks[ordinal >> 3] >> (ordinal & 7)) & 1:
+                marked_bytes += size
+            entry += ENTRY_SIZE
+    return all_bytes, marked_bytes

@@ -105,6 +105,7 @@ def _execute(
         sweeps=plan.sweeps,
         history=config.history,
         now_ms=plan.now_ms,
+        spares=plan.spares,
     )
     plan = at_horizon_clock(plan, section.end_offset)
     segments = [each for each in indexed if each.row.base_offset < section.end_offset]
@@ -158,7 +159,13 @@ def _parts(
 ) -> KeyParts:
     """Returns the section's keys in parts that fit in the memory beside the marks."""
     offset_map = map_beside_marks(
-        hash_key, segments, spans, settings, section.strategy, section.history
+        hash_key,
+        segments,
+        spans,
+        settings,
+        section.strategy,
+        section.history,
+        counts_records=section.counts_records,
     )
     return KeyParts(section, offset_map, history_beside(offset_map, hash_key, section, settings))
 
@@ -234,6 +241,9 @@ def _report(
         history=str(plan.view.config.history),
         history_due_ms=LONG_MAX if parts.history is None else parts.history.due_ms,
         sweeps=plan.sweeps,
+        segments_spared=tally["segments_spared"],
+        records_spared=tally["records_spared"],
+        spared_due_ms=plan.due_ms_of_spared if tally["records_spared"] else LONG_MAX,
         horizon_clock_ms=plan.now_ms,
         is_tail_lost=rewriting.is_tail_lost,
         outranked=rewriting.tally["outranked"],

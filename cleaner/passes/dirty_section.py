@@ -55,6 +55,13 @@ class DirtySection:
     """Which older values stay."""
     now_ms: int = 0
     """The time by which values are thinned."""
+    spares: bool = False
+    """Whether segments are spared, so that it must be known which records come before a tombstone."""
+
+    @property
+    def counts_records(self) -> bool:
+        """Whether the records of each key are counted."""
+        return self.history.keeps_more or self.spares
 
     @property
     def map_offset(self) -> int:
@@ -82,15 +89,16 @@ def dirty_section(
     sweeps: bool = False,
     history: CompactionHistory = LAST_VALUE,
     now_ms: int = 0,
+    spares: bool = False,
 ) -> DirtySection:
     """Returns the dirty section; the outcomes of its transactions determine where the pass ends.
 
     Args:
-        sweeps, history, now_ms: see `DirtySection`.
+        sweeps, history, now_ms, spares: see `DirtySection`.
     """
     sources = [source for source in sources if source.row.base_offset < end_offset]
     dirty = [source for source in sources if source.row.end_offset > start_offset]
-    looks_below = strategy.has_versions or history.keeps_more
+    looks_below = strategy.has_versions or history.keeps_more or spares
     below = [each for each in sources if looks_below and each.row.base_offset < start_offset]
     transactions = None
     if any(source.totals.special_rows for source in dirty):
@@ -107,6 +115,7 @@ def dirty_section(
         sweeps=sweeps,
         history=history,
         now_ms=now_ms,
+        spares=spares,
     )
 
 

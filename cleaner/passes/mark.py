@@ -42,6 +42,8 @@ class Marked:
     superseded: int = 0
     winners: bytearray | None = None
     """Bit i is set if entry i is the map's record of its key; None where records have no versions."""
+    deleted: int = 0
+    """Superseded records before a tombstone of their key, if records are counted."""
     outranked: int = 0
     """Superseded records after the one that outranks them."""
     examples: list[Outranked] = field(default_factory=list)
@@ -113,6 +115,7 @@ def _mark(
             history=history,
         )
         its.superseded += step.superseded
+        its.deleted += step.deleted
         its.outranked += step.outranked
         if step.first_outranked is not None and len(its.examples) < EXAMPLES_A_SEGMENT_MAX:
             its.examples.append(step.first_outranked)

@@ -54,15 +54,20 @@ def map_beside_marks(
     settings: CleanerSettings,
     strategy: CompactionStrategy = BY_OFFSET,
     history: CompactionHistory = LAST_VALUE,
+    *,
+    counts_records: bool = False,
 ) -> OffsetMap:
     """Returns a map that takes the memory left by the marks of the largest window.
 
     If values are thinned, it takes half of that: the other half is for their cells (`history_beside`).
+
+    Args:
+        counts_records: whether it also counts the records of each key.
     """
     counts = [[source.totals.entries for source in sources[span]] for span in spans]
     taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
     slot_bytes = MAP_ENTRY_BYTES + VERSION_BYTES * strategy.has_versions
-    slot_bytes += COUNT_BYTES * history.keeps_more
+    slot_bytes += COUNT_BYTES * counts_records
     least = MAP_SLOTS_MIN * slot_bytes
     if strategy.has_column:
         # The bits of winners are as many as the marks. Both have no bound, so half of the memory is for
@@ -77,7 +82,7 @@ def map_beside_marks(
         hash_key,
         settings.map_load_factor,
         has_versions=strategy.has_versions,
-        has_counts=history.keeps_more,
+        has_counts=counts_records,
     )
 
 
@@ -89,7 +94,7 @@ def history_beside(
     The cells of one key always fit: parts divide keys, so halving them would not help.
     """
     history, load_factor = section.history, settings.map_load_factor
-    if not history.keeps_more:
+    if not section.counts_records:
         return None
     cells = None
     if history.steps:

@@ -71,7 +71,7 @@ class Recopy:
         Args:
             new_segment: creates the staged file of a cleaned segment, given its base offset.
             has_sidecars: whether the cleaned segments get key sidecars.
-            can_check_keys: whether the pass judges all of the group, so that a pass that verifies compares
+            can_check_keys: whether the pass judges all of the group, so that one that verifies compares
                 each key with its record's. The sidecars of outputs with compressed batches then say so.
             is_verified: whether the pass verifies.
         """
@@ -187,7 +187,7 @@ class Recopy:
 
     def _finish(self, output: Output, row: SegmentRow) -> CleanedSegment:
         if output.key_sum is not None:
-            self.key_sums[output.writer.base_offset] = output.key_sum
+            self.key_sums[output.summary.base_offset] = output.key_sum
         return output.writer.finish(row, output.totals if self._has_sidecars else None)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
 
-from cleaner.kernel.kernel import BatchFilter, BatchSurvey
+from cleaner.kernel.kernel import BatchFilter, BatchSurvey, sum_sizes
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
@@ -26,6 +27,7 @@ from cleaner.passes.verify_pass import PassVerifier, VerificationFailed
 from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.rules.report import GroupReport
+from cleaner.rules.spared import DeadRecords, may_stay
 from cleaner.rules.step import KeysDiffer, Outranked
 from cleaner.rules.unkeyed import UnkeyedRule
 from protocol.wire.numbers import OFFSET_MAX, Offset
@@ -124,6 +126,7 @@ class Rewriting:
         works = self._plan_work(window)
         groups = group_segments(works, group_bounds(self._plan))
         left = self._work_left(window, works, groups, later_bytes)
+        self._count_spared(window, {row for rows in groups for row in rows})
         group_sizes = {rows[0]: len(rows) for rows in groups}
         at = 0
         while at < len(window):
@@ -136,6 +139,13 @@ class Rewriting:
                 self._skip_segment(window[at][0])
             at += max(count, 1)
 
+    def _count_spared(self, window: Group, rewritten: AbstractSet[SegmentRow]) -> None:
+        """Count the superseded records that stay, before a swap commits whether there are any."""
+        for segment, its in window:
+            if its.superseded and segment.row not in rewritten:
+                self.tally["segments_spared"] += 1
+                self.tally["records_spared"] += its.superseded
+
     def _plan_work(self, window: Group) -> list[Work]:
         """Returns the work of a window; it surveys each segment's special rows, so call it only once."""
         return [
@@ -144,10 +154,15 @@ class Rewriting:
 
     def findings(self, segment: IndexedSegment, its: Marked) -> Findings:
         """Returns the findings on a segment; with transactions call it once each, in offset order."""
+        stays = self._plan.spares and may_stay(
+            dead_records(segment, its), self._plan.view.config.min_segment_dead_ratio
+        )
+        marks = bytearray(len(its.marks)) if stays else its.marks
         return Findings(
             totals=segment.totals,
             superseded=its.superseded,
-            changed_batches=self._changed_batches(segment, its),
+            changed_batches=self._changed_batches(segment, marks),
+            may_stay=stays,
         )
 
     def _work_left(
@@ -164,14 +179,14 @@ class Rewriting:
         }
         return WorkLeft(self._meter.progress, costs, groups, later_bytes=later_bytes)
 
-    def _changed_batches(self, segment: IndexedSegment, its: Marked) -> int:
+    def _changed_batches(self, segment: IndexedSegment, marks: bytearray) -> int:
         if not segment.totals.special_rows:
             return 0
         is_due = has_passed(segment.totals.least_delete_horizon_ms, self._plan.now_ms)
         return sum(
             self._survey.look(
                 block.data,
-                its.marks,
+                marks,
                 base_offset=segment.row.base_offset,
                 first_entry=block.first_entry,
                 horizon_is_due=is_due,
@@ -310,7 +325,26 @@ class Rewriting:
                 record that has lost stays there.
         """
         plan, ends = self._plan, is_last and not self.is_tail_lost
-        return plan.leaves_history or (plan.view.has_history and not ends)
+        if plan.leaves_history or (is_last and self.tally["records_spared"] > 0):
+            return True
+        return plan.view.has_history and not ends
+
+
+def dead_records(segment: IndexedSegment, its: Marked) -> DeadRecords:
+    """Returns the superseded records of a segment; their sizes only if they may stay.
+
+    Raises:
+        DamagedSidecar, CleaningAborted: see `IndexedSegment.blocks`.
+    """
+    all_bytes = dead_bytes = 0
+    if its.superseded > 0 and its.deleted == 0:
+        for block in segment.blocks():
+            sizes = sum_sizes(block.data, its.marks, first_entry=block.first_entry)
+            all_bytes += sizes[0]
+            dead_bytes += sizes[1]
+    return DeadRecords(
+        count=its.superseded, deleted=its.deleted, bytes=dead_bytes, bytes_of_all=all_bytes
+    )
 
 
 def work_of(plan: CleaningPlan, row: SegmentRow, findings: Findings) -> Work:

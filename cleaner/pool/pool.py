@@ -57,7 +57,7 @@ from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import StorageError
-from storage.formats.compaction_config import UNKEYED
+from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO, UNKEYED
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.log_config import LogConfig
@@ -313,9 +313,11 @@ class CleanerPool:
                 f"{log.topic_partition} has {STRATEGY}={strategy}:"
                 " only the broker's own cleaner compares versions"
             )
-        if log.has_history or log.config.history.keeps_more:
+        config = log.config
+        if log.has_history or config.history.keeps_more or config.spares_segments:
             raise ValueError(
-                f"older values of {log.topic_partition} stay ({VERSIONS}, {THINNING}), or did so:"
+                f"older values of {log.topic_partition} stay ({VERSIONS}, {THINNING},"
+                f" {MIN_SEGMENT_DEAD_RATIO}), or did so:"
                 " only the broker's own cleaner judges them"
             )
         if log.config.moves_unkeyed_records:

@@ -72,6 +72,10 @@ class CleaningPlan:
     """Whether the pass judges the older values of all keys, and not only of those with new records."""
     history_due_ms: int = LONG_MAX
     """When the older values that the pass does not judge may have to go; LONG_MAX: never."""
+    spares: bool = False
+    """Whether the pass leaves segments of which only a small share is superseded."""
+    due_ms_of_spared: int = LONG_MAX
+    """When records must go that such a pass leaves; LONG_MAX: never."""
 
     @property
     def leaves_history(self) -> bool:
@@ -123,6 +127,8 @@ def plan_pass(
         must_cover=assessment.must_cover,
         sweeps=assessment.sweeps,
         history_due_ms=assessment.history_due_ms,
+        spares=assessment.spares,
+        due_ms_of_spared=min(assessment.spared_due_ms, assessment.dirty_due_ms),
     )
 
 
@@ -138,6 +144,7 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
         hold_offset=plan.hold.offset,
         history=plan.view.config.history,
         history_due_ms=_next_sweep_ms(plan, report),
+        spared_due_ms=report.spared_due_ms,
     )
 
 

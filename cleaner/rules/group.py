@@ -52,6 +52,8 @@ class Findings:
     """Records that another record of their key outranks."""
     changed_batches: int
     """Transactional batches, markers and empty batches that are dropped or get a delete horizon."""
+    may_stay: bool = False
+    """Whether the superseded records are too few to rewrite it for them (`spared.py`)."""
 
 
 def work_on(
@@ -64,9 +66,9 @@ def work_on(
 ) -> Work:
     """Returns whether a segment needs a rewrite, and the estimated size afterwards.
 
-    It needs one for a superseded record, for a tombstone without a delete horizon, for a horizon that
-    has passed or that the manifest does not know, for a record without a key that must go, and for
-    changes to its transactional and empty batches.
+    It needs one for a superseded record, unless they may stay, for a tombstone without a delete horizon,
+    for a horizon that has passed or that the manifest does not know, for a record without a key that
+    must go, and for changes to its transactional and empty batches.
 
     Args:
         now_ms: delete horizons up to this wall time have passed.
@@ -76,13 +78,15 @@ def work_on(
     unkeyed = 0 if keeps_unkeyed else totals.unkeyed
     horizon_ms = totals.least_delete_horizon_ms
     is_news = horizon_ms != UNKNOWN and row.least_delete_horizon_ms == UNKNOWN
+    superseded = 0 if found.may_stay else found.superseded
     is_needed = (
-        found.superseded + found.changed_batches + unkeyed + totals.tombstones > 0
+        superseded + found.changed_batches + unkeyed + totals.tombstones > 0
         or (has_passed(horizon_ms, now_ms) and row.base_offset < hold_offset)
         or is_news
     )
     records = totals.entries + totals.unkeyed
-    dead = found.superseded + unkeyed
+    # If it is rewritten all the same, also the records go that might have stayed.
+    dead = found.superseded + unkeyed if is_needed else 0
     bytes_left = row.size * (records - dead) // records if dead else row.size
     return Work(row=row, is_needed=is_needed, bytes_left=bytes_left)
 

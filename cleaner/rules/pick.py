@@ -14,7 +14,8 @@ The first dirty offset is where the last pass ended. The first uncleanable offse
                             it, unless max.compaction.lag.ms is over for it
 
 A log is eligible if
-    the first append to a dirty segment was longer than max.compaction.lag.ms ago,
+    the first append to a dirty segment was longer than max.compaction.lag.ms ago, or that time is over
+    for superseded records that passes have left (`spared.py`),
     its dirty ratio exceeds min.cleanable.dirty.ratio,
     older values of its keys have to go, by the clock or because the settings changed
     (`sweeps`; docs/design/history.md), or
@@ -42,6 +43,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, Hold
+from cleaner.rules.spared import spared_due_ms
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_window import opens_ms
@@ -165,6 +167,8 @@ class Remainder:
     """The rule by which all older values below the clean offset were judged."""
     history_due_ms: int = LONG_MAX
     """When the next of them may have to go by the clock; LONG_MAX: never."""
+    spared_due_ms: int = LONG_MAX
+    """When superseded records must go that the pass has left; LONG_MAX: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,12 @@ class Assessment:
     """When older values of keys may have to go without new records; 0: at once. LONG_MAX: never."""
     sweeps: bool = False
     """Whether a pass must judge the older values of all keys, and not only of those with new records."""
+    spares: bool = False
+    """Whether a pass leaves segments of which only a small share is superseded (`spared.py`)."""
+    spared_due_ms: int = LONG_MAX
+    """When superseded records must go that passes have left; 0: at once. LONG_MAX: never."""
+    dirty_due_ms: int = LONG_MAX
+    """When the oldest record that a pass may clean reaches max.compaction.lag.ms; LONG_MAX: never."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -250,17 +260,23 @@ def assess(
         roll_ms = min(roll_ms, _roll_for_tombstones_ms(log, config, waiting_ms))
     deadline_ms = _deadline_ms([*dirty, log.active_row], config)
     history_due_ms = _history_due_ms(log, config, remainder, end_offset)
-    sweeps = history_due_ms <= horizon_now_ms and end_offset > log.log_start_offset
+    has_records_below = end_offset > log.log_start_offset
+    is_history_due = history_due_ms <= horizon_now_ms and has_records_below
+    left_due_ms = spared_due_ms(
+        log.has_history, config, None if remainder is None else remainder.spared_due_ms
+    )
+    dirty_due_ms = _deadline_ms(cleanable, config)
+    is_late = dirty_due_ms <= now_ms or (left_due_ms <= now_ms and has_records_below)
     verdict: Reason | Blocker
     if not config.is_compacted:
         verdict = Blocker.NOT_COMPACTED
     elif requested:
         verdict = Reason.REQUESTED
-    elif _deadline_ms(cleanable, config) <= now_ms:
+    elif is_late:
         verdict = Reason.DEADLINE
     elif _is_dirty(clean_bytes, cleanable_bytes, config):
         verdict = Reason.DIRTY
-    elif sweeps:
+    elif is_history_due:
         verdict = Reason.HISTORY_DUE
     elif horizon_ms <= horizon_now_ms:
         verdict = Reason.TOMBSTONES_DUE
@@ -271,7 +287,7 @@ def assess(
         verdict = Blocker.WINDOW
     by_horizon_clock = min(horizon_ms, history_due_ms)
     by_horizon_clock += now_ms - horizon_now_ms
-    moments = (deadline_ms, by_horizon_clock, roll_ms, lag[2], opens_at_ms)
+    moments = (deadline_ms, left_due_ms, by_horizon_clock, roll_ms, lag[2], opens_at_ms)
     return Assessment(
         bounds=bounds,
         clean_bytes=clean_bytes,
@@ -281,7 +297,10 @@ def assess(
         hold=hold,
         must_cover=must_cover,
         history_due_ms=history_due_ms,
-        sweeps=sweeps,
+        sweeps=is_history_due or (log.has_history and config.spares_segments and has_records_below),
+        spares=config.spares_segments and not is_late,
+        spared_due_ms=left_due_ms,
+        dirty_due_ms=dirty_due_ms,
         roll_ms=roll_ms,
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
@@ -302,6 +321,8 @@ def _history_due_ms(
         return 0
     if config.history.keeps_more:
         return remainder.history_due_ms
+    if config.spares_segments:
+        return LONG_MAX
     # The last record below a pass's end stays though it has lost, until something follows it.
     return LONG_MAX if end_offset == _settled_end(remainder) else 0
 

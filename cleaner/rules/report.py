@@ -127,6 +127,12 @@ class PassReport:
     """When older values that the pass has judged may have to go; LONG_MAX: never."""
     sweeps: bool = False
     """Whether the pass judged the older values of all keys."""
+    segments_spared: int = 0
+    """Segments that were left because too small a share of them is superseded."""
+    records_spared: int = 0
+    """The superseded records in them."""
+    spared_due_ms: int = LONG_MAX
+    """When these must go; LONG_MAX: never."""
     horizon_clock_ms: int = OFFSET_MAX
     """The clock by which delete horizons had passed, if it was not that of the plan."""
     is_tail_lost: bool = False
@@ -202,7 +208,7 @@ class PassReport:
     def _remarks(self) -> str:
         """Returns the parts of the log line that are left out if they do not apply."""
         untouched, built = self.segments_untouched, self.sidecars_built
-        unread = self.batches_unread
+        unread, spared = self.batches_unread, self.records_spared
         size = size_text(self.bytes_untouched)
         moved, why = self.unkeyed_moved, self.unkeyed_kept_because
         remarks = (
@@ -211,6 +217,11 @@ class PassReport:
             (moved, f"{count_text(moved, 'record')} without a key moved to {self.unkeyed_topic}"),
             (why, f"records without a key stay: {why}"),
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
+            (
+                spared,
+                f"{count_text(spared, 'superseded record')} left in"
+                f" {count_text(self.segments_spared, 'segment')} (min.segment.dead.ratio)",
+            ),
             (unread, f"{count_text(unread, 'batch', 'batches')} copied without being inflated"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),

@@ -93,6 +93,8 @@ class MarkStep:
     """The map entries whose own record was read: the record that wins."""
     unknown: int
     """Records whose key the map should have with their rank or a higher one, and lacks."""
+    deleted: int = 0
+    """Marks of records before a tombstone of their key; only where records are counted."""
     outranked: int = 0
     """Marks of records after the one that outranks them."""
     first_outranked: Outranked | None = None

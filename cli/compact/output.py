@@ -9,6 +9,7 @@ import typer
 
 from cleaner.rules.text import count_text, duration_text, moment_text, size_text
 from cli.base.output import print_table
+from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO
 from storage.formats.compaction_history import LAST_VALUE
 
 Json = Mapping[str, Any]
@@ -59,7 +60,7 @@ def print_report(report: Json) -> None:
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
-    for line in (*_outranked(report), *_history(report), *_unkeyed(report)):
+    for line in (*_outranked(report), *_history(report), *_spared(report), *_unkeyed(report)):
         typer.echo(f"  {line}")
     untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
@@ -109,6 +110,18 @@ def _unkeyed(report: Json) -> Iterator[str]:
         yield f"{count_text(count, 'record')} without a key moved to {report['unkeyed_topic']}"
     if why := report.get("unkeyed_kept_because"):
         yield f"records without a key stay: {why}"
+
+
+def _spared(report: Json) -> Iterator[str]:
+    """Yield a line about superseded records that were left, if there are some."""
+    count = report.get("records_spared", 0)
+    if count:
+        due_ms = report["spared_due_ms"]
+        yield (
+            f"{count_text(count, 'superseded record')} left in"
+            f" {count_text(report['segments_spared'], 'segment')} ({MIN_SEGMENT_DEAD_RATIO})"
+            + (f", until {moment_text(due_ms)} at the latest" if due_ms else "")
+        )
 
 
 def _is_empty(report: Json) -> bool:
@@ -192,7 +205,13 @@ def print_plan(plan: Json) -> None:
             f"  {reason}: {count_text(count['records'], 'record')},"
             f" {size_text(count['record_bytes'])} uncompressed"
         )
-    for line in (*_outranked(report), *_history(report), *_unkeyed(report), *_cost(plan)):
+    for line in (
+        *_outranked(report),
+        *_history(report),
+        *_spared(report),
+        *_unkeyed(report),
+        *_cost(plan),
+    ):
         typer.echo(f"  {line}")
     if plan["groups"]:
         print_table(

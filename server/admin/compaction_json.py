@@ -112,6 +112,9 @@ def report_json(report: PassReport) -> Json:
         "history": report.history,
         "sweeps": report.sweeps,
         "history_due_ms": report.history_due_ms if report.history_due_ms < LONG_MAX else None,
+        "segments_spared": report.segments_spared,
+        "records_spared": report.records_spared,
+        "spared_due_ms": report.spared_due_ms if report.spared_due_ms < LONG_MAX else None,
         "outranked": report.outranked,
         "outranked_examples": [
             {"offset": each.offset, "outranked_by": each.by} for each in report.outranked_examples

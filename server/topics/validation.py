@@ -14,6 +14,7 @@ from server.metadata.store import METADATA_TOPIC
 from server.topics.computed_configs import TopicConfigs
 from server.topics.names import collision_key, fault_of_name
 from server.topics.topic import DEFAULT, INTERNAL_TOPICS, Topic, TopicDefaults, TopicRefused
+from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.compaction_ttl import NO_TTL, TTL, TTL_HEADER
@@ -91,14 +92,19 @@ def check_creation(
 
 def fault_of_kept_records(name: str, config: LogConfig) -> TopicRefused | None:
     """Returns why a topic cannot keep the records that its configuration says; None if it can."""
-    keeps_others = config.strategy.has_versions or config.history.keeps_more or config.ttl.is_set
+    keeps_others = (
+        config.strategy.has_versions
+        or config.history.keeps_more
+        or config.spares_segments
+        or config.ttl.is_set
+    )
     if name not in INTERNAL_TOPICS or not keeps_others:
         return None
     return TopicRefused(
         error_code=ErrorCode.INVALID_CONFIG,
         message=f"{name} is an internal topic: its readers need the last record of each key."
-        f" {STRATEGY} must be offset, {VERSIONS} 1 and {THINNING} empty, and none expires: {TTL} must be"
-        f" {NO_TTL} and {TTL_HEADER} empty.",
+        f" {STRATEGY} must be offset, {VERSIONS} 1, {THINNING} empty and {MIN_SEGMENT_DEAD_RATIO} 0, and"
+        f" none expires: {TTL} must be {NO_TTL} and {TTL_HEADER} empty.",
     )
 
 

@@ -39,6 +39,7 @@ from storage.formats.config_property import (
     prop,
 )
 
+MIN_SEGMENT_DEAD_RATIO = "min.segment.dead.ratio"
 STRATEGY_HEADER_BYTES_MAX = 254
 """A key sidecar has that much space for the name."""
 
@@ -215,7 +216,18 @@ class CompactionConfig:
         " counts as absent, and is reported. Empty: records set none. Not for internal topics. Specific"
         " to Kompakt.",
     )
-
+    min_segment_dead_ratio: float = prop(
+        MIN_SEGMENT_DEAD_RATIO,
+        DOUBLE,
+        default=0.0,
+        at_least=0,
+        at_most=1,
+        doc="A pass leaves a segment as it is if less than this share of the bytes of its records is"
+        " superseded, so that it is not rewritten for a few of them; they go once there are enough, and"
+        " at the latest after max.compaction.lag.ms. What a tombstone deletes goes with the first pass,"
+        " as do tombstones that are due and aborted records. 0: every superseded record goes. Only with"
+        " compaction.strategy=offset; not for internal topics. Specific to Kompakt.",
+    )
     compaction_compression_type: str = prop(
         "compaction.compression.type",
         STRING,
@@ -305,6 +317,11 @@ class CompactionConfig:
         return CompactionTtl(self.compaction_ttl_ms, self.compaction_ttl_header)
 
     @property
+    def spares_segments(self) -> bool:
+        """Whether passes leave segments of which only a small share is superseded."""
+        return self.min_segment_dead_ratio > 0 and not self.strategy.has_versions
+
+    @property
     def strategy(self) -> CompactionStrategy:
         """How the records of a key are ranked, and what key sidecars have for that and for thinning."""
         strategy = strategy_of(self.compaction_strategy, self.compaction_strategy_header)
@@ -386,4 +403,9 @@ class CompactionConfig:
             raise ConfigError(
                 f"{STRATEGY}={self.compaction_strategy} keeps only the last value of a key: it does not"
                 f" go together with {VERSIONS} or {THINNING}"
+            )
+        if self.min_segment_dead_ratio > 0 and self.strategy.has_versions:
+            raise ConfigError(
+                f"{STRATEGY}={self.compaction_strategy} needs one record of each key in what is clean:"
+                f" it does not go together with {MIN_SEGMENT_DEAD_RATIO}"
             )

@@ -97,6 +97,8 @@ def _places(
         passed, count, size = of(head)
         start = at + HEAD.size + passed * SPECIAL.size
         block = slice(at, at + head.block_bytes(has_column=has_column))
+        if not head.data_bytes or block.stop > len(content) - TRAILER_BYTES:
+            break  # A crash has torn it.
         found += [
             (block, slice(start + number * size, start + (number + 1) * size))
             for number in range(count)

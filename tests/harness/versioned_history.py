@@ -68,6 +68,8 @@ def strategy_by(ranking: Ranking) -> CompactionStrategy:
 class VersionedHistory:
     """One history. `play` takes steps and checks the log after each."""
 
+    tombstone_share = 0.3
+
     def __init__(self, seed: int, ranking: Ranking, *, map_slots: int = 1000) -> None:
         self.random = Random(f"{seed} {ranking.value}")
         self.strategy = strategy_by(ranking)
@@ -154,7 +156,10 @@ class VersionedHistory:
         records, sent = list[Record](), list[tuple[bytes, Sent]]()
         first = self.log.log.log_end_offset
         for number in range(self.random.randint(1, 4)):
-            key, is_tombstone = self.random.choice(KEYS), self.random.random() < 0.3
+            key, is_tombstone = (
+                self.random.choice(KEYS),
+                self.random.random() < self.tombstone_share,
+            )
             record, version = self._record(key, is_tombstone)
             records.append(replace(record, offset=number))
             times = record.timestamp, version, is_tombstone, self.log.now_ms

@@ -1,4 +1,4 @@
-"""Compressed batches in which nothing changes: copied without being inflated, once their keys were checked."""
+"""Compressed batches in which nothing changes are not inflated, once their keys were checked."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class TamperedWriter:
     def append(self, data: memoryview, index_entries: memoryview) -> None:
         self.data += bytes(data)
 
-    def append_keys(self, block: bytes) -> None:
+    def append_keys(self, block: bytes, *, keys_checked: bool) -> None:
         """Writes no sidecar, because it would not match the tampered output."""
 
     def finish(self, row: SegmentRow, _totals: KeyTotals | None) -> CleanedSegment:
