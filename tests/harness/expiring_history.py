@@ -130,12 +130,14 @@ class ExpiringHistory(VersionedHistory):
 
     def sweep_beside_producers(self) -> None:
         if self.log.log.config.expires_values:
+            if not self.expired_keys():
+                self.log.now_ms += 1500
             self.run_sweep(self.disturb)
 
     def disturb(self) -> None:
         """Write something, or not."""
         steps = [
-            nothing, nothing, nothing, self.append, self.append, self.append_in_transaction,
+            nothing, nothing, self.append, self.append, self.append, self.append_in_transaction,
             self.end_transaction, self.roll, self.delete_records, self.wait,
         ]  # fmt: skip
         self.random.choice(steps)()

@@ -30,7 +30,7 @@ def test_a_value_goes_after_its_time_and_nothing_newer_does(seed: int, ranking: 
 @pytest.mark.parametrize("ranking", Ranking)
 def test_a_crash_at_any_operation_of_a_sweep_loses_and_revives_nothing(ranking: Ranking) -> None:
     history = ExpiringHistory(1, ranking, map_slots=16)
-    history.play(STEPS)
+    history.play(15)
     while history.open:
         history.end_transaction()
     history.ttl_ms = 1000
@@ -96,20 +96,21 @@ def _play_all(seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "first_seed"),
     [
-        _append_without_a_last_look,
-        _compare_only_the_active_segment,
-        _forget_what_was_deferred,
-        _trust_what_is_out_of_date,
-        _read_only_what_is_new,
-        _expire_by_the_wrong_clock,
+        (_append_without_a_last_look, 1),
+        (_compare_only_the_active_segment, 0),
+        (_forget_what_was_deferred, 7),
+        (_trust_what_is_out_of_date, 4),
+        (_read_only_what_is_new, 1),
+        (_expire_by_the_wrong_clock, 0),
     ],
 )
 def test_the_histories_find_a_planted_bug(
-    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`first_seed` only saves time: the first one whose history finds the bug now."""
     plant(monkeypatch)
 
     with pytest.raises(AssertionError):
-        _play_all(range(200))
+        _play_all(range(first_seed, first_seed + 200))
