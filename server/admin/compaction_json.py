@@ -54,6 +54,7 @@ def _part_json(part: Part) -> Json:
         "progress": progress_json(part.running.progress.snapshot()) if part.running else None,
         "error": part.error,
         "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
+        "pass_id": outcome.pass_id if isinstance(outcome, PassReport) else None,
         "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
         "preview": preview_json(outcome) if isinstance(outcome, PolicyPreview) else None,
         "key": key_json(outcome) if isinstance(outcome, KeyHistory) else None,
@@ -82,7 +83,6 @@ def report_json(report: PassReport) -> Json:
     return {
         "topic": report.topic,
         "partition": report.partition,
-        "pass_id": report.pass_id or None,
         "reason": report.reason,
         "start_offset": report.start_offset,
         "end_offset": report.end_offset,
