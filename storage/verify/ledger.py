@@ -199,10 +199,7 @@ class LedgerVerification:
         """
         first = self._follow()
         if first is None:
-            text = (
-                "there is no ledger: log.cleaner.ledger.enable is off, or no pass has changed a log"
-            )
-            self._findings.warn(Check.LEDGER, ledger_folder(self._path), text)
+            self._no_ledger()
         else:
             self._check_beginning(first)
             for key, found in self._on_disk.items():
@@ -211,6 +208,15 @@ class LedgerVerification:
             self._check_anchor(anchor)
         self._report.findings = self._findings.all()
         return self._report
+
+    def _no_ledger(self) -> None:
+        folder = ledger_folder(self._path)
+        if self._on_disk:
+            text = "there is no ledger, but there are segments that passes wrote"
+            self._findings.warn(Check.LEDGER, folder, text)
+        else:
+            text = "there is no ledger, and no segment that a pass wrote"
+            self._findings.note(Check.LEDGER, folder, text)
 
     # ---------------------------------------------------------------- the chain
 

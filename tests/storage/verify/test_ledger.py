@@ -64,7 +64,14 @@ def test_a_directory_without_a_ledger_is_not_called_sound() -> None:
     report = verified(log.fs)
 
     assert not report.is_sound
-    assert "there is no ledger" in texts(report)
+    assert "there is no ledger, but there are segments that passes wrote" in texts(report)
+
+
+def test_where_no_pass_wrote_anything_no_ledger_is_needed() -> None:
+    report = verified(superseded_log().fs)
+
+    assert report.is_sound
+    assert "no segment that a pass wrote" in texts(report)
 
 
 def test_another_byte_in_a_segment_is_noticed() -> None:
