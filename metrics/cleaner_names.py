@@ -247,7 +247,7 @@ CLEANER_EVENTS = Metric.counter(
 # Erasures of keys (docs/design/erasure.md).
 ERASURES = Metric.gauge(
     "kompakt_erasures",
-    "Erasures of keys by state: cleaning, held, erased (certified, but tombstones wait), complete, ended.",
+    "Erasures of keys by state: cleaning, held, erased (certified; tombstones wait), complete, ended.",
     "state",
 )
 ERASURES_AT_RISK = Metric.gauge(

@@ -24,6 +24,8 @@ from storage.files.errors import DamagedSidecar, MissingFile
 from storage.formats.key_sidecar import ENTRY, TOMBSTONE, VERSION, KeyBlock, key_block
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 
+LEAST_OFFSET = Offset(0)
+
 FEW_KEYS = 8
 """So many hashes are looked for one after the other in a block, which is faster than entry by entry."""
 
@@ -74,7 +76,7 @@ def trace_keys(
     settings: CleanerSettings,
     *,
     meter: PassMeter,
-    start_offset: Offset = Offset(0),
+    start_offset: Offset = LEAST_OFFSET,
     end_offset: Offset = OFFSET_MAX,
     trusts_sidecars: bool,
 ) -> KeyTraces:

@@ -27,7 +27,7 @@ from typing import TypeVar
 from cleaner.expiry.sweep import Append, SweepPlan
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
-from cleaner.inspect.key_traces import KeyTraces
+from cleaner.inspect.key_traces import LEAST_OFFSET, KeyTraces
 from cleaner.inspect.log_digest import LogDigest
 from cleaner.inspect.policy_preview import PolicyPreview, without_pass
 from cleaner.pacing.clock import Clock
@@ -376,7 +376,7 @@ class CleanerPool:
         log: PartitionLog,
         hashes: Collection[bytes],
         *,
-        start_offset: Offset = Offset(0),
+        start_offset: Offset = LEAST_OFFSET,
         end_offset: Offset = OFFSET_MAX,
         trusts_sidecars: bool,
         on_start: Callable[[RunningPass], None] = lambda _: None,

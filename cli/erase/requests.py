@@ -106,12 +106,15 @@ async def _write_certificates(
     for each in erasures:
         if each["is_certified"]:
             signed = await client.call("GET", erasure_path(each["id"]) + "/certificate")
-            file = directory / f"{each['id']}.json"
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(signed, indent=2) + "\n", "utf-8")
-            except OSError as error:
-                raise CommandFailed(EXIT_FAILED, f"cannot write {file}: {error}") from error
+            _write(directory / f"{each['id']}.json", signed)
+
+
+def _write(file: Path, signed: Json) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(signed, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise CommandFailed(EXIT_FAILED, f"cannot write {file}: {error}") from error
 
 
 def _is_awaited(erasure: Json) -> bool:

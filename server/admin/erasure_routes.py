@@ -1,15 +1,15 @@
 """The HTTP routes that erase keys with a deadline and certify it (docs/design/erasure.md).
 
-    POST <topic>/erase             201 {"erasures": [erasure, ...]}: one for each key; body: {"keys": [key
-                                   in hexadecimal digits, ...], "within_ms": n to the deadline}. It is
-                                   answered once the tombstones are durable, which takes as long as the
-                                   search for the keys. 404, 409
+    POST <topic>/erase             201 {"erasures": [erasure, ...]}: one for each key; body: {"keys":
+                                   [key in hexadecimal digits, ...], "within_ms": n to the deadline}. It
+                                   is answered once the tombstones are durable, which takes as long as
+                                   the search for the keys. 404, 409
     POST <topic>/verify-erasure    200 verdict: the broker reads the logs again; body: {"certificate":
                                    the whole certificate, "key": hexadecimal digits, may be left out}
     GET  /v1/compaction/erasures               200 {"erasures": [...]}, the oldest first; ?topic=T
     GET  /v1/compaction/erasures/<id>          200 erasure; 404
     DELETE /v1/compaction/erasures/<id>        200 {}: it is forgotten, and its tombstones stay; 404
-    GET  /v1/compaction/erasures/<id>/certificate   200 the newest certificate; 404, 409 if none is issued
+    GET  /v1/compaction/erasures/<id>/certificate   200 the newest certificate; 404; 409 if there is none
 
 for <topic> = /v1/compaction/topics/<topic>. An erasure: {"id", "topic", "state", "risk": "none", "at
 risk" or "overdue", "requested_ms", "deadline_ms", "expected_ms": null if not known, "ended_ms",

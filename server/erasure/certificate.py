@@ -2,8 +2,8 @@
 
     {"certificate": {...}, "public_key": 64 hexadecimal digits, "signature": 128 hexadecimal digits}
 
-Signed is the canonical form of the value of `certificate`: JSON with sorted keys, without spaces, in ASCII.
-It has integers and texts only, so each program gets the same bytes. Fields are only added, never changed:
+Signed is the canonical form of the value of `certificate`: JSON with sorted keys, without spaces, in
+ASCII. It has integers and texts only, so each program gets the same bytes. Fields are only added:
 
     kind, version        "kompakt erasure certificate", 1
     state                "erased": no record is left below the offsets; "complete": nor a tombstone

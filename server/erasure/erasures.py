@@ -1,4 +1,4 @@
-"""The erasures of this broker: accepts them, does what they need, certifies them. Sole owner of their state.
+"""The erasures of this broker: accepts them, does what they need, certifies them. Sole owner of them.
 
     look    every few seconds, while there are erasures that are not final: what does each need next?
     work    one task for each log: a pass, or one reading for all erasures that need a proof of the log

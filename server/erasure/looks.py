@@ -122,8 +122,8 @@ def other_secret(name: str, topic: str, partition: int) -> Holder:
     """Returns the holder of a partition whose log directory has another secret than at the request."""
     return Holder(
         partition=partition,
-        text=f"the key cannot be recognised in {name}: its log directory has another hash.key than at the"
-        " request",
+        text=f"the key cannot be recognised in {name}: its log directory has another hash.key than at"
+        " the request",
         remedy=f"erase the key of {topic} again: kompakt erase",
     )
 

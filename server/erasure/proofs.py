@@ -1,8 +1,8 @@
 """What a broker has read of logs for erasures: which keys are gone, and which files must go.
 
-A proof begins with a view of the log. First the files beside the log are listed that the view lacks: these
-may have records that the log no longer has. Then every record of the view is read. Files that appear later
-are made from the segments of the view. Nothing of it is stored: after a restart it is done again.
+A proof begins with a view of the log. First the files beside the log are listed that the view lacks:
+these may have records that the log no longer has. Then every record of the view is read. Files that
+appear later are made from the segments of the view. Nothing of it is stored: a restart does it again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The states of an erasure as a table: its step at each event under each guard.
 
-`erasures.py` looks its steps up here, and `looks.py` names the guard that holds. The table as a page, with
-its diagram: docs/design/states.md.
+`erasures.py` names the guard that holds, and looks its steps up here. The table as a page, with its
+diagram: docs/design/states.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What beside a log's segments may still have records that were in the log: copies of old segments.
 
-    <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, while it has readers
+    <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, and has readers
     <log dir>/<topic>.<id>/<n>/*.cleaned                 an output of a pass that is not swapped in yet
     <log dir>/<topic>.<id>/<n>/cut.<offset>.<n>          bytes that a recovery has cut off
     <log dir>/<topic>.<id>/<n>.resync                    a copy that a resync is filling
@@ -8,9 +8,9 @@
     <log dir>/<topic>.<id>.before*                       a topic that was put aside as a whole
     <log dir>/leases/<id>                                outputs of a pass of another process
 
-A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps old
-segments adds its paths to `kept_copies`**, and says whether they may be dropped: only what is kept for
-nothing else than going back to it. What might be the last copy of something is named, never dropped.
+A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps
+old segments adds its paths to `kept_copies`**, and says whether they may be dropped: only what is kept
+for nothing else than going back to it. What might be the last copy of something is named, never dropped.
 """
 
 from __future__ import annotations

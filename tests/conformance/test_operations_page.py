@@ -52,8 +52,11 @@ class Operator:
 
     def prepare(self) -> None:
         """The topics that the page speaks of, with something in them."""
-        for topic, *options in (["accounts", "--compact"], ["events"], ["unused"]):
+        compacted, others = ("accounts", "customers"), ("events", "unused")
+        for topic in (*compacted, *others):
+            options = ["--compact"] if topic in compacted else []
             self.typed.told("topics", "create", topic, *options)
+        self.typed.told("produce", "customers", "-K", ":", given="carol:1\ndave:1\n")
         self.typed.told("produce", "accounts", "-K", ":", given="alice:1\n")
         self.typed.told("produce", "events", given="a\nb\nc\n")
 

@@ -1,10 +1,10 @@
 """Crash an erasure at every operation that it does on the disk, in every way, and start again.
 
-After each operation, from the tombstone to the last unlink, the disk is taken as a power cut may leave it.
-The recovered log must
+After each operation, from the tombstone to the last unlink, the disk is taken as a power cut may leave
+it. The recovered log must
     - have no byte of the key below the offsets of what was certified before the crash;
-    - if the erasure was accepted: have the tombstone, or nothing of the key below it, and lead to the last
-      certificate;
+    - if the erasure was accepted: have the tombstone, or nothing of the key below it, and lead to the
+      last certificate;
     - have all other keys as they were.
 """
 

@@ -1,7 +1,7 @@
 """A log whose keys are erased by the rules of the broker, step by step, with a disk that can crash.
 
-The steps are those of `server/erasure/erasures.py`, in one thread: look, pass, proof, certificate. At each
-certificate the files of the log are searched byte by byte, in another way than the proof does it.
+The steps are those of `server/erasure/erasures.py`, in one thread: look, pass, proof, certificate. At
+each certificate the files of the log are searched, in another way than the proof does it.
 """
 
 from __future__ import annotations

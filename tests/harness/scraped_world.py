@@ -12,6 +12,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
     CheckpointFacts,
+    ErasureFacts,
     FetchSessionFacts,
     FollowedTopicFacts,
     FollowerFacts,
@@ -130,6 +131,7 @@ class ScrapedWorld:
         )
     )
     quotas: QuotaFacts = field(default_factory=QuotaFacts)
+    erasures: ErasureFacts | None = None
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -165,6 +167,7 @@ class ScrapedWorld:
             transactions=self.transactions,
             loop=self.loop,
             quotas=self.quotas,
+            erasures=self.erasures,
             fetch_sessions=FetchSessionFacts(sessions=5, partitions=60, evictions_total=7),
             replogs={"metadata": REPLOG},
             links={

@@ -7,7 +7,13 @@ import timeit
 import pytest
 
 from metrics.client_names import QUOTA_USES
-from metrics.facts import GroupFacts, GroupTopicFacts, QuotaFacts, TransactionFacts
+from metrics.facts import (
+    ErasureFacts,
+    GroupFacts,
+    GroupTopicFacts,
+    QuotaFacts,
+    TransactionFacts,
+)
 from metrics.names import METRICS
 from metrics.server_probe import ServerProbe
 from tests.harness.scraped_world import Report, ScrapedWorld, Waiting, partition, quarantined
@@ -115,6 +121,9 @@ def test_every_metric_of_the_table_is_shown() -> None:
         ],
         transactions=TransactionFacts(ids_by_state={"Empty": 1}, ended_by_outcome={"abort": 1}),
         quotas=QuotaFacts(uses={quota: [("alice", "app", 1.5)] for quota in QUOTA_USES}),
+        erasures=ErasureFacts(
+            by_state={"erased": 1}, at_risk=1, overdue=0, next_deadline_seconds=-1.5
+        ),
     )
     world.server.client_throttled("producer_byte_rate", 0.5)
     world.server.batch_appended("c", 1, 1)

@@ -1,4 +1,4 @@
-"""Whatever happens to a log, an erasure is certified only when no byte of the key is left, and it ends."""
+"""In no history is an erasure certified while a byte of the key is left, and each one ends."""
 
 from __future__ import annotations
 

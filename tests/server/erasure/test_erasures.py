@@ -173,7 +173,7 @@ async def test_what_holds_an_erasure_is_named_and_it_continues_when_that_lets_go
         assert paused["state"] == "cleaning"
         assert paused["holders"][0]["remedy"] == "kompakt compact resume people"
 
-        producer = TransactionalProducer(cast(Any, ServedLog(broker)), 7)
+        producer = TransactionalProducer(cast("Any", ServedLog(broker)), 7)
         producer.send((b"carol", b"1"))
         await produce(broker, b"dave", b"1")
         (later,) = await erase(broker, b"dave")
