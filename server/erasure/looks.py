@@ -129,19 +129,20 @@ def other_secret(name: str, topic: str, partition: int) -> Holder:
 
 
 def still_there(log: PartitionLog, offset: int) -> Holder:
-    """Returns the holder that a record of the key is left although a pass has covered it."""
+    """Returns the holder that a record of the key is left although nothing prevents its removal."""
     partition = log.topic_partition
     text = f"a record of the key is left at offset {offset} of {partition}"
+    remedy = (
+        f"erase the key of {partition.topic} again: kompakt erase;"
+        f" kompakt compact explain {partition} --key shows its records"
+    )
     if offset < log.log_start_offset:
         text += (
             f", below the log's start {log.log_start_offset}, in a segment that reaches above it"
         )
         remedy = "it goes when the start has passed its segment"
     elif log.config.strategy.has_versions:
-        text += f", which outranks the tombstone by compaction.strategy={log.config.strategy}"
-        remedy = f"erase the key of {partition.topic} again: kompakt erase"
-    else:
-        remedy = f"kompakt compact explain {partition} --key says why"
+        text += f"; it may outrank the tombstone by compaction.strategy={log.config.strategy}"
     return Holder(partition=partition.partition, text=text, remedy=remedy)
 
 
