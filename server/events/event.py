@@ -104,7 +104,7 @@ class Failed(Ended, frozen=True, kw_only=True, tag="failed"):
     why: Why
     kind: Annotated[str, Meta(description="The class of the error, such as corrupt_batch.")]
     failures: Annotated[int, Meta(ge=1, description="Passes over the log that failed in a row.")]
-    quarantined_seconds: Annotated[float, Meta(ge=0, description="How long the log rests.")]
+    rest_seconds: Annotated[float, Meta(ge=0, description="How long the log rests.")]
 
 
 AnyEvent = Started | Stalled | Completed | Aborted | Cancelled | Failed

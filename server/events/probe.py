@@ -73,7 +73,7 @@ class EventProbe(SilentProbe):
                 why=entry.reason,
                 kind=entry.kind,
                 failures=entry.failures,
-                quarantined_seconds=entry.rest_seconds,
+                rest_seconds=entry.rest_seconds,
                 **self._now(),
             )
         )

@@ -106,7 +106,7 @@ async def test_a_failed_and_a_cancelled_pass_say_why(tmp_path: Path) -> None:
         cancelled = events(broker)[-1]
 
     assert (failed["event"], failed["kind"], failed["failures"]) == ("failed", "corrupt_batch", 1)
-    assert failed["quarantined_seconds"] > 0
+    assert failed["rest_seconds"] > 0
     assert "position" in failed["why"]
     assert cancelled["event"] == "cancelled"
 

@@ -46,7 +46,7 @@ EVENTS: list[AnyEvent] = [
         why="rotten",
         kind="corrupt_batch",
         failures=2,
-        quarantined_seconds=60,
+        rest_seconds=60,
     ),
 ]
 ORDERS = TopicPartition("orders", 3)
