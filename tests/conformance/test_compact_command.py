@@ -175,7 +175,7 @@ def test_the_commands_of_the_readme_work_as_they_stand_there(operator: Operator)
 
 
 def test_every_command_has_its_help(operator: Operator) -> None:
-    names = ["now", "cancel", "plan", "status", "explain", "pause", "resume"]
+    names = ["now", "cancel", "plan", "status", "explain", "undo", "pause", "resume"]
     listed = operator.told("--help")
 
     assert all(f" {name} " in listed for name in names)
