@@ -72,8 +72,8 @@ class EventWriter:
     """Writes while it is enabled. Owned by the broker's cleaner."""
 
     __slots__ = (
-        "_broker", "_clock", "_counts", "_group_commit", "_has_failed", "_known", "_news", "_reading",
-        "_runs", "_stopping", "_task", "_topics", "_waiting",
+        "_broker", "_clock", "_counts", "_group_commit", "_has_failed", "_has_lost", "_known", "_news",
+        "_reading", "_runs", "_stopping", "_task", "_topics", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +107,8 @@ class EventWriter:
         self._stopping: asyncio.Event | None = None
         """Set when the task must end; None while it does not run."""
         self._task: asyncio.Task[None] | None = None
-        self._has_failed = False
+        self._has_failed = self._has_lost = False
+        """Whether the last attempt failed, and whether events were lost since the last success."""
 
     @property
     def is_enabled(self) -> bool:
@@ -169,9 +170,15 @@ class EventWriter:
         self._news.set()
 
     def _lose(self, count: int) -> None:
-        if count:
-            self._counts.events_lost(count)
-            _log.warning("%s of %s lost", count_text(count, "event"), EVENTS_TOPIC)
+        """Count lost events; log the first of several in a row."""
+        if count and not self._has_lost:
+            _log.warning(
+                "%s of %s lost; kompakt_cleaner_events_total counts them",
+                count_text(count, "event"),
+                EVENTS_TOPIC,
+            )
+        self._has_lost |= count > 0
+        self._counts.events_lost(count)
 
     # ---------------------------------------------------------------- the task
 
@@ -209,6 +216,7 @@ class EventWriter:
             except BaseException:
                 self._waiting.extendleft(reversed(some))
                 raise
+            self._has_lost = False
 
     async def _settle(self) -> None:
         """Create the topic if it does not exist, and correct what an end of the broker left open.
