@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.commands import run_command
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -142,6 +143,24 @@ async def test_while_the_other_topic_takes_none_the_records_stay_and_the_pass_sa
         assert report["records_by_verdict"]["kept_unkeyed"] == 2
         plan = (await run(broker, "plan"))["report"]
         assert (plan["unkeyed_kept_because"] is None) == (spoil == "small")
+
+
+async def test_the_command_says_what_was_moved_or_why_it_was_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        command = ["compact", "now", "orders-0", "--url", broker.url]
+        broker.served.log("aside").go_offline("a disk failed")
+        assert await asyncio.to_thread(run_command, command) == 0
+        refused = capsys.readouterr().out
+        await broker.served.create("another")
+        await set_configs(broker, "orders", compaction_unkeyed_topic="another")
+        assert await asyncio.to_thread(run_command, command) == 0
+        moved = capsys.readouterr().out
+
+    assert "records without a key stay: a partition of aside is offline" in refused
+    assert "2 records without a key moved to another" in moved
 
 
 async def test_a_chunk_that_is_larger_than_a_batch_may_be_is_moved_in_parts(tmp_path: Path) -> None:
