@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 import struct
@@ -442,6 +443,22 @@ def read_history(path: Path) -> list[Any]:
     return [each for each in passes if "format" not in each]
 
 
+def read_ledger(path: Path) -> list[Any]:
+    """Returns the entries of the ledger of passes, oldest first."""
+    entries: list[Any] = []
+    previous = "0" * 64
+    for file in sorted((path / "cleaning-ledger").glob("*.ledger")):
+        for line in file.read_bytes().splitlines():
+            digits, _, text = line.partition(b" ")
+            check(hashlib.sha256(text).hexdigest().encode() == digits, "an entry has its hash")
+            entry = json.loads(text)
+            check(entry["n"] == len(entries), "entries are numbered")
+            check(entry["previous"] == previous, "an entry names the one before it")
+            previous = digits.decode()
+            entries.append(entry)
+    return entries
+
+
 # ---------------------------------------------------------------- a data directory
 
 
@@ -454,6 +471,7 @@ class DataDirectory:
     hash_key: bytes
     topics: dict[str, dict[str, Any]]
     history: list[Any]
+    ledger: list[Any]
     logs: dict[tuple[str, int], Log]
 
 
@@ -485,5 +503,6 @@ def read_data_directory(path: Path) -> DataDirectory:
         hash_key=(path / "hash.key").read_bytes(),
         topics=topics,
         history=read_history(path),
+        ledger=read_ledger(path),
         logs=logs,
     )

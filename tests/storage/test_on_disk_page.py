@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import xxhash
 from nacl.bindings import crypto_shorthash_siphashx24
 
 from protocol.records.batch_header import read_header
@@ -33,6 +34,7 @@ from tests.harness.key_blocks import index
 from tests.harness.log_builder import batch_of, marker_of, records_in, run_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.on_disk_reader import (
+    DataDirectory,
     Log,
     Segment,
     epoch_of,
@@ -179,7 +181,32 @@ async def test_a_broker_s_directory_holds_what_the_broker_serves(tmp_path: Path)
     assert isinstance(fetched, bytes | memoryview)
     assert [_plain(record) for record in records_in(bytes(fetched))] == expected["table", 0]
     _check_cleaned(stopped.logs["table", 0])
+    _check_ledger(stopped)
+    assert stat.S_IMODE((path / "signing.key").stat().st_mode) == 0o600
     _check_producers(stopped.logs["table", 0], producers)
+
+
+def _check_ledger(found: DataDirectory) -> None:
+    """Each cleaned segment has its certificate, with the digest of its bytes."""
+    begin, *entries = found.ledger
+    assert begin["directory"] == found.properties["directory.id"]
+    digests = {
+        (each["base_offset"], each["version"]): each["digest"]
+        for entry in entries
+        if entry["kind"] == "group"
+        for each in entry["outputs"]
+    }
+    cleaned = [
+        segment
+        for segment in found.logs["table", 0].segments
+        if segment.row is not None and segment.row["flags"] & 1
+    ]
+    assert cleaned
+    for segment in cleaned:
+        name = segment.row["base_offset"], segment.row["file_version"]  # type: ignore[index]
+        digest = xxhash.xxh3_128(segment.path.read_bytes()).hexdigest()
+        assert digests[name] == f"xxh3:{digest}"
+    assert entries[-1]["kind"] == "pass"
 
 
 def _check_log(log: Log, topic_id: str, partition: int) -> None:
