@@ -80,8 +80,8 @@ class CleaningLedger:
     """Appends to the ledger of one log directory. Calls wait for the disk."""
 
     __slots__ = (
-        "_bytes_max", "_directory", "_file", "_fs", "_head", "_is_closed", "_lock", "_now_ms",
-        "_on_failure", "_open_passes", "_owner_of", "breaks", "failure",
+        "_bytes_max", "_directory", "_file", "_fs", "_head", "_is_caught_up", "_is_closed", "_lock",
+        "_now_ms", "_on_failure", "_open_passes", "_owner_of", "breaks", "failure",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,8 @@ class CleaningLedger:
         # State
         self._file: File | None = None
         self._is_closed = False
+        self._is_caught_up = False
+        """Whether this run has recorded what changed since the last one."""
         self._head = NO_HEAD
         self._open_passes: dict[str, int] = {}
         """The first group of each pass that has no end yet."""
@@ -242,16 +244,14 @@ class CleaningLedger:
             raise DirectoryOffline(self._directory, self.failure or "its ledger is closed")
         if self._file is None:
             self._file = self._open()
-            try:
-                self._catch_up(self._file)
-            except BaseException:
-                self._close()
-                raise
+        if not self._is_caught_up:
+            # Only once: later, passes without an end are those that run.
+            self._catch_up(self._file)
+            self._is_caught_up = True
         return self._file
 
     def _open(self) -> File:
         """Returns the newest file, ready for the next entry; makes one if there is none."""
-        self._open_passes = {}
         numbers = ledger_numbers(self._fs, self._directory)
         if not numbers:
             self._fs.make_directory(ledger_folder(self._directory))

@@ -202,6 +202,22 @@ def test_a_full_disk_writes_nothing_and_the_next_entry_follows() -> None:
     assert not problems(fs)
 
 
+def test_a_full_disk_at_a_new_file_settles_no_pass_that_runs() -> None:
+    fs = disk()
+    ledger = ledger_on(fs, bytes_max=16 * 300)
+    ledger.append("group", group("running"))
+    fs.faults.fail("append to", errno.ENOSPC, path="cleaning-ledger")
+
+    with pytest.raises(NoSpace):
+        ledger.append("group", group("running"))
+
+    ledger.append("group", group("running"))
+    ledger.append("pass", group("running"))
+    assert "settled" not in kinds(entries_of(fs))
+    assert not problems(fs)
+    assert entries_of(fs)[-1].kind == "pass"
+
+
 def test_a_failed_sync_is_final() -> None:
     fs = disk()
     failures: list[StorageError] = []
