@@ -167,15 +167,18 @@ def departures(
         return
     if last_offset is None:
         yield (
-            f"if it had records, they went with {_span(dropping)}: the ledger stores no keys, so it"
-            " cannot say more"
+            f"if cleaning removed records of it, that was with {_span(dropping)}, or before the ledger"
+            " began: it stores no keys, so it cannot say more"
         )
         return
     before = [each for each in dropping if _has_dropped_below(each, last_offset)]
     first = next((each for each in passes if each.has_reached(last_offset)), None)
     if first is None or not keeps_last_only:
         if before:
-            yield f"older records of it that are gone went with {_span(before)}"
+            yield (
+                f"older records of it that cleaning removed went with {_span(before)}, or before the"
+                " ledger began"
+            )
         return
     earlier = before[: _index(before, first)]
     sentence = (

@@ -60,7 +60,7 @@ def at(
 ) -> None:
     """Show the passes that rewrote the segment of an offset.
 
-    If the record is gone, it went with one of them.
+    A record that cleaning removed went with one of them, or before the ledger began.
     """
     from cli.compact.ledger import show_passes
 

@@ -116,14 +116,16 @@ def test_older_records_went_with_the_pass_that_reached_the_current_one() -> None
 
 def test_where_older_values_may_stay_only_the_span_is_said() -> None:
     assert said(15, keeps_last_only=False) == (
-        "older records of it that are gone went with one of 2 passes from a, 1970-01-01 00:00:02 UTC,"
-        " to b, 1970-01-01 00:00:06 UTC"
+        "older records of it that cleaning removed went with one of 2 passes from a, 1970-01-01 00:00:02"
+        " UTC, to b, 1970-01-01 00:00:06 UTC, or before the ledger began"
     )
 
 
 def test_of_a_key_without_records_nothing_but_the_span_is_known() -> None:
-    assert said(None).startswith("if it had records, they went with one of 2 passes from a")
-    assert "the ledger stores no keys" in said(None)
+    assert said(None).startswith(
+        "if cleaning removed records of it, that was with one of 2 passes from a"
+    )
+    assert "it stores no keys" in said(None)
 
 
 def test_a_log_that_lost_nothing_has_nothing_to_say() -> None:
