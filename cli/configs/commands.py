@@ -16,7 +16,7 @@ from cli.base.options import (
     complete_topic,
     parse_pair,
 )
-from cli.compact.commands import DEFAULT_URL, Url
+from cli.compact.options import DEFAULT_URL, Url
 
 if TYPE_CHECKING:
     from cli.configs.change import Change, Operation

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from cli.base.access import with_access
 from cli.base.command_end import run
 from cli.base.options import AsJson
-from cli.compact.commands import DEFAULT_URL, Url
+from cli.compact.options import DEFAULT_URL, Url
 
 REQUEST = "request"
 

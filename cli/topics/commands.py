@@ -17,7 +17,7 @@ from cli.base.options import (
     Topics,
     parse_pair,
 )
-from cli.compact.commands import DEFAULT_URL, Url
+from cli.compact.options import DEFAULT_URL, Url
 
 app = typer.Typer(
     name="topics", help="Show, create, change and delete topics.", no_args_is_help=True

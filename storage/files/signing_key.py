@@ -1,13 +1,13 @@
 """The key with which a broker signs what it certifies: Ed25519, one for each directory.
 
-`<directory>/signing.key`: the private key as PKCS #8 in PEM, not encrypted, mode 0600, as `openssl genpkey
--algorithm ed25519` writes it. A log directory's signs heads of its ledger, the metadata directory's signs
-certificates of erasure. It is created once, durably, when it is first needed, and never changes: a new key
-cannot show that what the old one signed is genuine. `openssl pkey -in signing.key -pubout` prints the
-public key.
+`<directory>/signing.key`: the private key as PKCS #8 in PEM, not encrypted, mode 0600, as
+`openssl genpkey -algorithm ed25519` writes it. A log directory's signs heads of its ledger, the metadata
+directory's signs certificates of erasure. It is created once, durably, when it is first needed. It never
+changes: a new key cannot show that what the old one signed is genuine. `openssl pkey -in signing.key
+-pubout` prints the public key.
 
-A public key and a signature are 32 and 64 bytes (RFC 8032). `cryptography` is imported when it is needed:
-a broker that signs nothing does not wait for it.
+A public key and a signature are 32 and 64 bytes (RFC 8032). `cryptography` is imported when something is
+signed or verified: most brokers never do either.
 """
 
 from __future__ import annotations
