@@ -82,7 +82,7 @@ def deleted_by(segments: Sequence[Counted], retention: Retention) -> Deleted:
     """Returns what a decision of retention deletes. Pure.
 
     Segments below the log start, which DeleteRecords has left to retention, do not count: no one can
-    read them any more.
+    read them.
     """
     gone = [
         (segment, reason)

@@ -338,7 +338,7 @@ def _check_copied(
     size = account.copied_tombstone_bytes + sum(each.tombstone_bytes for each in found)
     _expect(
         UNKNOWN in sizes or sum(sizes) == size,
-        f"{name}: {size} bytes of tombstones must remain, the rows say {sizes}",
+        f"{name}: tombstones of size {size} must remain, the rows say {sizes}",
     )
     horizons = [account.copied_horizon_ms_min, *(each.delete_horizon_ms_min for each in found)]
     least, said = _least(horizons), _least(row.least_delete_horizon_ms for row in rows)

@@ -66,13 +66,13 @@ def _compaction_begins(before: LogConfig, after: LogConfig) -> str | None:
 def _compaction_ends(before: LogConfig, after: LogConfig) -> str | None:
     if not before.is_compacted or after.is_compacted:
         return None
-    return "no pass runs any more; what passes have dropped does not come back"
+    return "no pass runs from then on; what passes have dropped does not come back"
 
 
 def _deletion_ends(before: LogConfig, after: LogConfig) -> str | None:
     if not before.is_deleted or after.is_deleted:
         return None
-    return "nothing is deleted by age or size any more"
+    return "nothing is deleted by age or size from then on"
 
 
 def _tombstones_stay(before: LogConfig, after: LogConfig) -> str | None:

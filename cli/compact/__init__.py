@@ -1,1 +1,1 @@
-"""`kompakt compact`."""
+"""`kompakt compact`, and the client of the HTTP API."""

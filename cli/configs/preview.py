@@ -159,7 +159,8 @@ def _print_parts(parts: Sequence[Json]) -> None:
         texts={"partition"},
     )
     if len(parts) > len(shown):
-        typer.echo(f"  and {len(parts) - len(shown):,} partitions from which less goes (--json)")
+        others = count_text(len(parts) - len(shown), "partition")
+        typer.echo(f"  and {others} from which less goes (--json)")
 
 
 def _bytes_gone(preview: Json) -> int:
