@@ -169,6 +169,8 @@ async def _object_in(request: web.Request) -> dict[str, Any]:
     """Returns the JSON object that a request carries. Raises CompactionRefused."""
     try:
         value = json.loads(await request.read())
+    except web.HTTPRequestEntityTooLarge as error:
+        raise CompactionRefused(413, "the request is too large: send fewer keys") from error
     except (ValueError, RecursionError) as error:
         raise CompactionRefused(400, "send a JSON object") from error
     if not isinstance(value, dict):

@@ -104,9 +104,8 @@ class Wanted:
     """What erasures need of one log."""
 
     log: PartitionLog
-    passes: bool = False
     proofs: list[tuple[Tracked, int]] = field(default_factory=list)
-    """Erasures, and the offset below which each needs it."""
+    """Erasures, and the offset below which each needs it. Without one, a pass is wanted."""
 
 
 @dataclass(slots=True)
@@ -324,9 +323,7 @@ class Erasures:
             log = topic.partitions[number]
             if need.next in (Next.PASS, Next.PROVE) and isinstance(log, PartitionLog):
                 want = wanted.setdefault(log.topic_partition, Wanted(log))
-                if need.next is Next.PASS:
-                    want.passes = True
-                else:
+                if need.next is Next.PROVE:
                     want.proofs.append((tracked, _bound(erasure, number)))
         tracked.needs = tuple(needs)
         guard = await self._guard(tracked, topic)
@@ -512,12 +509,13 @@ class Erasures:
         try:
             await work
             attempts.failure = None
-        except (CleaningPaused, CleaningAborted):
-            pass  # The next look sees why.
-        except Exception as error:  # noqa: BLE001 - whatever it is, the erasure must name it
+        except CleaningPaused:
+            attempts.failure = None  # The next look names the pause.
+        except Exception as error:  # noqa: BLE001 - any failure is named as a holder
             attempts.failure = str(error) or repr(error)
             attempts.retry_at = self._clock.monotonic() + RETRY_SECONDS
-            _log.warning("erasures: %s: %s", partition, attempts.failure)
+            level = logging.INFO if isinstance(error, CleaningAborted) else logging.WARNING
+            _log.log(level, "erasures: %s: %s", partition, attempts.failure)
         finally:
             self._working.discard(partition)
             for tracked in self._tracked.values():

@@ -93,7 +93,6 @@ def log_facts(log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms:
         limited_until_ms=(
             _old_enough_ms(log, bounds.first_uncleanable_offset) if has_lag else None
         ),
-        log_start_offset=view.log_start_offset,
         log_end_offset=view.log_end_offset,
         hold=hold,
         delete_retention_ms=log.config.delete_retention_ms,

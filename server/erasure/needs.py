@@ -69,7 +69,6 @@ class LogFacts:
     limited_by: Blocker
     limited_until_ms: int | None
     """When the limit ends by itself, if it is one of time."""
-    log_start_offset: int
     log_end_offset: int
     hold: Hold = NO_HOLD
     delete_retention_ms: int

@@ -32,7 +32,6 @@ FREE = LogFacts(
     first_uncleanable_offset=20,
     limited_by=Blocker.ACTIVE_SEGMENT,
     limited_until_ms=None,
-    log_start_offset=0,
     log_end_offset=20,
     delete_retention_ms=1000,
 )
