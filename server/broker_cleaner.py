@@ -253,7 +253,12 @@ def _erasures(broker: Broker, pool: CleanerPool) -> Erasures:
 
     def issuer() -> Issuer:
         key = SigningKey.load_or_create(broker.files, broker.config.metadata_directory)
-        return Issuer(cluster_id=broker.node.cluster_id, node_id=broker.node.node_id, key=key)
+        return Issuer(
+            cluster_id=broker.node.cluster_id,
+            node_id=broker.node.node_id,
+            key=key,
+            followers=tuple(each.id for each in broker.followers.all()),
+        )
 
     return Erasures(
         broker.metadata_log,

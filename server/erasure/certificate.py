@@ -79,6 +79,8 @@ class Issuer:
     cluster_id: str
     node_id: int
     key: SigningKey
+    followers: tuple[str, ...] = ()
+    """The names of brokers that follow it, as far as it knows."""
 
 
 def issue(
@@ -110,7 +112,7 @@ def issue(
             asdict(each) if isinstance(each, PartitionProof) else each for each in proofs
         ],
         "states": list(_statements(state)),
-        "not_covered": list(NOT_COVERED),
+        "not_covered": [*NOT_COVERED, *_followers(issuer)],
     }
     return {
         "certificate": body,
@@ -129,6 +131,11 @@ def _statements(state: ErasureState) -> Iterable[str]:
         yield "the tombstones, which had the key, are gone as well"
     else:
         yield "tombstones with the key are left at the offsets given; readers have to see them"
+
+
+def _followers(issuer: Issuer) -> Iterable[str]:
+    if issuer.followers:
+        yield f"brokers that follow this one: {', '.join(sorted(issuer.followers))}"
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

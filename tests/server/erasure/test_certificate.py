@@ -68,6 +68,15 @@ def test_a_certificate_holds_after_any_program_has_written_it_again(signed: Json
     assert checked(written) == signed["certificate"]
 
 
+def test_brokers_that_are_known_to_have_copies_are_named(tmp_path: Path) -> None:
+    key = SigningKey.load_or_create(LocalFileSystem(), str(tmp_path))
+    issuer = Issuer(cluster_id="cluster", node_id=0, key=key, followers=("standby-2", "standby-1"))
+
+    said = issue(ERASURE, ErasureState.ERASED, [PROOF], issuer, 9)["certificate"]
+
+    assert said["not_covered"][-1] == "brokers that follow this one: standby-1, standby-2"
+
+
 def test_it_has_no_key_and_shows_those_who_know_it_that_it_is_the_one(signed: Json) -> None:
     text = json.dumps(signed)
     claim = KeyClaim.from_json(signed["certificate"]["key"])
