@@ -22,9 +22,9 @@ from cleaner.rules.hold import HoldOf
 from metrics.facts import ErasureFacts
 from protocol.wire.numbers import OFFSET_MAX
 from server.erasure.certificate import Issuer, Json, PartitionProof, issue
-from server.erasure.erasure import PREFIX, Erasure, KeyClaim
+from server.erasure.erasure import PREFIX, ErasedPartition, Erasure, KeyClaim
 from server.erasure.intake import ErasureIntake, ErasureRefused, accepted_text
-from server.erasure.looks import Looks, failed, offline, other_secret, still_there
+from server.erasure.looks import Looks, failed, offline, other_secret, put_back, still_there
 from server.erasure.needs import (
     Forecast,
     Holder,
@@ -352,6 +352,8 @@ class Erasures:
         key_hash = erasure.key_hash(log.identity.hash_key)
         if key_hash is None:
             return Need(Next.WAIT, other_secret(str(log.topic_partition), erasure.topic, number))
+        if _is_put_back(part, log):
+            return Need(Next.WAIT, put_back(log, part.offset))
         is_erased = erasure.state is ErasureState.ERASED
         if is_erased and not part.has_tombstone:
             return Need(Next.NOTHING)
@@ -387,11 +389,7 @@ class Erasures:
         tracked.kept = ()
         is_erased = erasure.state is ErasureState.ERASED
         if any(need.next is not Next.NOTHING for need in tracked.needs):
-            is_back = is_erased and any(
-                proof.traces.first_offset(_hash(erasure, topic, number))
-                < erasure.partitions[number].offset
-                for number, proof in tracked.proofs.items()
-            )
+            is_back = is_erased and _are_records_back(tracked, topic)
             return Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE
         copies = []
         for number, proof in tracked.proofs.items():
@@ -562,6 +560,23 @@ def _hash(erasure: Erasure, topic: Topic, number: int) -> bytes:
     found = erasure.key_hash(log.identity.hash_key)
     assert found is not None, "a log is read only under the secret of the request"
     return found
+
+
+def _is_put_back(part: ErasedPartition, log: PartitionLog) -> bool:
+    """Returns whether a log ends before what it had at the request: files of an older state were put
+    back, because all of that was durable."""
+    return log.log_end_offset < part.offset + part.has_tombstone
+
+
+def _are_records_back(tracked: Tracked, topic: Topic) -> bool:
+    """Returns whether records that were certified as gone are, or may be, in the log again."""
+    parts = tracked.erasure.partitions
+    if any(_is_put_back(part, log) for part, log in zip(parts, topic.logs(), strict=False)):
+        return True
+    return any(
+        proof.traces.first_offset(_hash(tracked.erasure, topic, number)) < parts[number].offset
+        for number, proof in tracked.proofs.items()
+    )
 
 
 def _only_waits(tracked: Tracked) -> bool:

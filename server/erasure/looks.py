@@ -145,6 +145,17 @@ def still_there(log: PartitionLog, offset: int) -> Holder:
     return Holder(partition=partition.partition, text=text, remedy=remedy)
 
 
+def put_back(log: PartitionLog, offset: int) -> Holder:
+    """Returns the holder that a log has lost its end, and so the tombstone."""
+    partition = log.topic_partition
+    return Holder(
+        partition=partition.partition,
+        text=f"{partition} ends at offset {log.log_end_offset}, below {offset}, where the key was"
+        " erased: an older state of its files was put back",
+        remedy=f"erase the key of {partition.topic} again: kompakt erase",
+    )
+
+
 def _old_enough_ms(log: PartitionLog, offset: int) -> int | None:
     """Returns when the segment at an offset is older than min.compaction.lag.ms."""
     segment = next((each for each in log.segments if each.base_offset == offset), None)

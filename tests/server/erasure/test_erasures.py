@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -107,6 +108,11 @@ def is_in(*states: str) -> Callable[[Json], bool]:
 def bytes_on_disk(path: Path) -> bytes:
     """Returns all bytes of all files below a directory."""
     return b"".join(each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file())
+
+
+def files_of_topic(path: Path) -> Path:
+    (topic,) = path.glob("people.*")
+    return topic
 
 
 async def certificate(broker: SteeredBroker, erasure: Json) -> Json:
@@ -387,3 +393,63 @@ async def test_a_certificate_that_does_not_hold_is_told_with_the_reason(tmp_path
         }
         assert "another key than this broker's" in (await verify(broker, foreign))["problems"][0]
         assert (await verify(broker, signed))["holds"]
+
+
+async def test_keys_of_one_request_share_their_passes_and_readings(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, delete_retention_ms=str(DAY_MS))
+        await produce(broker, KEY, b"1")
+        await produce(broker, OTHER, b"1")
+
+        both = await erase(broker, KEY, OTHER, KEY)
+        assert len({erasure["id"] for erasure in both}) == 2
+        for erasure in both:
+            await until(broker, erasure, is_in("erased"))
+
+        passes = (await broker.get("/history"))["passes"]
+        assert len(passes) == 1
+
+
+async def test_a_tombstone_that_is_outranked_is_noticed_and_the_next_one_erases_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, compaction_strategy="timestamp")
+        await produce(broker, KEY, b"1")
+        await produce(broker, OTHER, b"1")
+        with monkeypatch.context() as patch:
+            # As if a producer had appended a record between the search and the tombstone.
+            low = Record(offset=0, timestamp=1, key=KEY, value=None)
+            patch.setattr("server.erasure.intake._tombstone", lambda *_: low)
+            (erasure,) = await erase(broker, KEY)
+        await produce(broker, b"carol", b"1")
+
+        noticed = await until(
+            broker, erasure, lambda each: each["partitions"][0]["needs"] == "pass"
+        )
+        assert noticed["state"] == "cleaning"
+        (again,) = await erase(broker, KEY)
+        await produce(broker, b"dave", b"1")
+
+        for each in (noticed, again):
+            await until(broker, each, is_in("complete"))
+
+
+async def test_files_of_an_older_state_that_are_put_back_withdraw_the_certificate(
+    tmp_path: Path,
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"1")
+    topic = files_of_topic(tmp_path)
+    shutil.copytree(topic, tmp_path.parent / "older")
+    async with steered_broker(tmp_path) as broker:
+        (erasure,) = await erase(broker, KEY)
+        await until(broker, erasure, is_in("erased"))
+    shutil.rmtree(topic)
+    shutil.move(tmp_path.parent / "older", topic)
+
+    async with steered_broker(tmp_path) as broker:
+        back = await until(broker, erasure, holds_it("was put back"))
+
+        assert (back["state"], back["is_certified"]) == ("cleaning", False)
