@@ -35,8 +35,9 @@ from server.admin.http_rules import ERASE, ERASURE, ERASURES, VERIFY_ERASURE
 from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.erasure.certificate import BadCertificate, checked
-from server.erasure.erasures import Erasures, Tracked
+from server.erasure.erasures import Erasures
 from server.erasure.intake import ErasureRefused
+from server.erasure.tracked import Tracked
 from server.erasure.verdict import Verifier
 from server.runtime.clock import Clock
 from server.runtime.sliced_json import Json, Rows

@@ -1,7 +1,7 @@
 """The erasures of this broker: accepts them, does what they need, certifies them. Sole owner of them.
 
     look    every few seconds, while there are erasures that are not final: what does each need next?
-    work    one task for each log: a pass, or one reading for all erasures that need a proof of the log
+    work    one task for each log: a pass, or one reading for all that need a proof (`log_works.py`)
     step    the table of states says what follows (`state_table.py`)
 
 An erasure is durable in the metadata store before its request is answered, and so is each change of its
@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from cleaner.pacing.meter import CleaningAborted
-from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
 from cleaner.rules.hold import HoldOf
 from metrics.facts import ErasureFacts
 from protocol.wire.numbers import OFFSET_MAX
 from server.erasure.certificate import Issuer, Json, PartitionProof, issue
-from server.erasure.erasure import PREFIX, ErasedPartition, Erasure, KeyClaim
+from server.erasure.erasure import PREFIX, Erasure, KeyClaim
 from server.erasure.intake import ErasureIntake, ErasureRefused, accepted_text
+from server.erasure.log_works import LogWorks, Wanted
 from server.erasure.looks import Looks, failed, offline, other_secret, put_back, still_there
 from server.erasure.needs import (
-    Forecast,
     Holder,
     Need,
     Next,
@@ -35,10 +33,17 @@ from server.erasure.needs import (
     forecast,
     need_of_records,
     need_of_tombstone,
-    risk_of,
 )
 from server.erasure.proofs import LogProof, Prover
 from server.erasure.state_table import ERASURE_STATES, Action, ErasureState, Event, Guard
+from server.erasure.tracked import (
+    Tracked,
+    are_records_back,
+    bound_of,
+    is_put_back,
+    key_hash_in,
+    only_waits,
+)
 from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.clock import Clock
 from server.runtime.executors import Executor
@@ -49,7 +54,6 @@ from storage.files.errors import StorageError
 from storage.files.kept_copies import KeptCopy
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
-from storage.segment.segment import Segment
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.erasure.erasures")
@@ -57,63 +61,9 @@ _log = logging.getLogger("server.erasure.erasures")
 LOOK_SECONDS = 5.0
 REST_LOOKS = 12
 """An erasure whose tombstones wait for their time is looked at in every twelfth round."""
-RETRY_SECONDS = 60.0
-"""How long a log rests after an attempt that has failed, or has not helped."""
-WORKS_MAX = 8
-"""So many logs are worked on at a time; the cleaner's threads bound what runs."""
 OPEN_MAX = 10_000
 FINAL_MAX = 10_000
 """So many final erasures are remembered, with their certificates; the oldest go first."""
-
-
-@dataclass(slots=True)
-class Tracked:
-    """An erasure, and what the last look has found."""
-
-    erasure: Erasure
-    needs: tuple[Need, ...] = ()
-    """By partition."""
-    kept: tuple[Holder, ...] = ()
-    forecast: Forecast = field(default_factory=lambda: Forecast(earliest_ms=0, is_open=True))
-    proofs: dict[int, LogProof] = field(default_factory=dict)
-    """By partition, for the state that it is in."""
-    tombstones: dict[int, tuple[tuple[Segment, ...], Tombstone]] = field(default_factory=dict)
-    """By partition, with the segments of the log when it was looked for."""
-    rests_for: int = 0
-    """Rounds of looks that it leaves out."""
-
-    @property
-    def holders(self) -> list[Holder]:
-        """What it waits for now."""
-        return [each.holder for each in self.needs if each.holder is not None] + list(self.kept)
-
-    def risk(self, now_ms: int) -> Risk:
-        """Returns whether its deadline is at risk."""
-        erasure = self.erasure
-        return risk_of(
-            self.forecast,
-            requested_ms=erasure.requested_ms,
-            deadline_ms=erasure.deadline_ms,
-            now_ms=now_ms,
-            is_final=erasure.state.is_final,
-        )
-
-
-@dataclass(slots=True)
-class Wanted:
-    """What erasures need of one log."""
-
-    log: PartitionLog
-    proofs: list[tuple[Tracked, int]] = field(default_factory=list)
-    """Erasures, and the offset below which each needs it. Without one, a pass is wanted."""
-
-
-@dataclass(slots=True)
-class Attempts:
-    """The attempts at one log."""
-
-    retry_at: float = 0.0
-    failure: str | None = None
 
 
 @loop_thread
@@ -121,8 +71,8 @@ class Erasures:
     """Owns the erasures from `open` to `stop`."""
 
     __slots__ = (
-        "_attempts", "_clock", "_hold_of", "_intake", "_issuer", "_lock", "_looking",
-        "_pool", "_prover", "_store", "_threads", "_topics", "_tracked", "_wake", "_working", "_works",
+        "_clock", "_hold_of", "_intake", "_issuer", "_lock", "_looking",
+        "_pool", "_prover", "_store", "_threads", "_topics", "_tracked", "_wake", "_works",
     )  # fmt: skip
 
     def __init__(
@@ -156,12 +106,10 @@ class Erasures:
         self._lock = asyncio.Lock()
         """Held during a round of looks."""
         self._wake = asyncio.Event()
+        self._works = LogWorks(pool, prover, clock, self.all, self._wake.set)
         # State
         self._tracked: dict[str, Tracked] = {}
         """By id, the oldest first."""
-        self._attempts: dict[TopicPartition, Attempts] = {}
-        self._working: set[TopicPartition] = set()
-        self._works: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -185,8 +133,7 @@ class Erasures:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
-        if self._works:
-            await asyncio.wait(self._works)
+        await self._works.stop()
 
     # ---------------------------------------------------------------- requests
 
@@ -305,7 +252,7 @@ class Erasures:
                 _log.warning("erasure %s: %s", tracked.erasure.id, error)
             await asyncio.sleep(0)
         for each in wanted.values():
-            self._begin(each)
+            self._works.begin(each)
 
     async def _look_at(
         self, tracked: Tracked, looks: Looks, wanted: dict[TopicPartition, Wanted], now_ms: int
@@ -324,7 +271,7 @@ class Erasures:
             if need.next in (Next.PASS, Next.PROVE) and isinstance(log, PartitionLog):
                 want = wanted.setdefault(log.topic_partition, Wanted(log))
                 if need.next is Next.PROVE:
-                    want.proofs.append((tracked, _bound(erasure, number)))
+                    want.proofs.append((tracked, bound_of(erasure, number)))
         tracked.needs = tuple(needs)
         guard = await self._guard(tracked, topic)
         tracked.forecast = forecast(
@@ -352,19 +299,19 @@ class Erasures:
         key_hash = erasure.key_hash(log.identity.hash_key)
         if key_hash is None:
             return Need(Next.WAIT, other_secret(str(log.topic_partition), erasure.topic, number))
-        if _is_put_back(part, log):
+        if is_put_back(part, log):
             return Need(Next.WAIT, put_back(log, part.offset))
         is_erased = erasure.state is ErasureState.ERASED
         if is_erased and not part.has_tombstone:
             return Need(Next.NOTHING)
         proof = tracked.proofs.get(number)
         first = OFFSET_MAX if proof is None else proof.traces.first_offset(key_hash)
-        if proof is not None and first >= _bound(erasure, number):
+        if proof is not None and first >= bound_of(erasure, number):
             return Need(Next.NOTHING)
-        if (failure := self._failure(log)) is not None:
+        if (failure := self._works.failure(log)) is not None:
             return Need(Next.WAIT, failed(log.topic_partition, failure))
         if proof is not None:
-            rests = not self._may_try(log)
+            rests = not self._works.may_try(log)
             return Need(Next.WAIT, still_there(log, first)) if rests else Need(Next.PASS)
         facts = looks.facts_of(log)
         if not is_erased:
@@ -389,7 +336,7 @@ class Erasures:
         tracked.kept = ()
         is_erased = erasure.state is ErasureState.ERASED
         if any(need.next is not Next.NOTHING for need in tracked.needs):
-            is_back = is_erased and _are_records_back(tracked, topic)
+            is_back = is_erased and are_records_back(tracked, topic)
             return Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE
         copies = []
         for number, proof in tracked.proofs.items():
@@ -438,7 +385,7 @@ class Erasures:
             self._wake.set()
         if changed.state.is_final:
             await self._forget_oldest()
-        tracked.rests_for = REST_LOOKS if changed is erasure and _only_waits(tracked) else 0
+        tracked.rests_for = REST_LOOKS if changed is erasure and only_waits(tracked) else 0
 
     async def _certificate(
         self, tracked: Tracked, topic: Topic, state: ErasureState, now_ms: int
@@ -456,8 +403,8 @@ class Erasures:
                 continue
             proofs.append(
                 proof.partition_proof(
-                    _hash(erasure, topic, number),
-                    _bound(erasure, number),
+                    key_hash_in(erasure, topic, number),
+                    bound_of(erasure, number),
                     tombstone=(
                         part.offset
                         if part.has_tombstone and state is not ErasureState.COMPLETE
@@ -477,114 +424,6 @@ class Erasures:
             await self._store.txn((), [Delete(key=each.store_key) for each in gone])
             for each in gone:
                 del self._tracked[each.id]
-
-    # ---------------------------------------------------------------- work
-
-    def _may_try(self, log: PartitionLog) -> bool:
-        """Returns whether a pass may begin, after one that has failed or has not helped."""
-        attempts = self._attempts.get(log.topic_partition)
-        return attempts is None or attempts.retry_at <= self._clock.monotonic()
-
-    def _failure(self, log: PartitionLog) -> str | None:
-        """Returns why the last attempt at a log failed, until the next one may begin."""
-        attempts = self._attempts.get(log.topic_partition)
-        return None if attempts is None or self._may_try(log) else attempts.failure
-
-    def _begin(self, wanted: Wanted) -> None:
-        """Begin a pass or a proof over a log, unless one runs or the log rests."""
-        partition = wanted.log.topic_partition
-        if partition in self._working or len(self._working) >= WORKS_MAX:
-            return
-        if not wanted.proofs and not self._may_try(wanted.log):
-            return
-        self._working.add(partition)
-        work = self._prove(wanted) if wanted.proofs else self._clean(wanted.log)
-        spawn(self._attempt(wanted, work), "erasure work", among=self._works)
-
-    async def _attempt(self, wanted: Wanted, work: Awaitable[None]) -> None:
-        partition = wanted.log.topic_partition
-        attempts = self._attempts.setdefault(partition, Attempts())
-        try:
-            await work
-            attempts.failure = None
-        except CleaningPaused:
-            attempts.failure = None  # The next look names the pause.
-        except Exception as error:  # noqa: BLE001 - any failure is named as a holder
-            attempts.failure = str(error) or repr(error)
-            attempts.retry_at = self._clock.monotonic() + RETRY_SECONDS
-            level = logging.INFO if isinstance(error, CleaningAborted) else logging.WARNING
-            _log.log(level, "erasures: %s: %s", partition, attempts.failure)
-        finally:
-            self._working.discard(partition)
-            for tracked in self._tracked.values():
-                if tracked.erasure.topic == partition.topic:
-                    tracked.rests_for = 0
-            self._wake.set()
-
-    async def _clean(self, log: PartitionLog) -> None:
-        """Run a pass, as `kompakt compact now` would. Where records were left, the log is read again."""
-        partition = log.topic_partition
-        await self._pool.clean_now(log)
-        self._attempts[partition].retry_at = self._clock.monotonic() + RETRY_SECONDS
-        for tracked in self._tracked.values():
-            erasure, number = tracked.erasure, partition.partition
-            proof = tracked.proofs.get(number)
-            if erasure.topic_id == log.topic_id and proof is not None:
-                first = proof.traces.first_offset(erasure.key_hash(log.identity.hash_key) or b"")
-                if first < _bound(erasure, number):
-                    del tracked.proofs[number]
-
-    async def _prove(self, wanted: Wanted) -> None:
-        """Read a log once for all erasures that need a proof of it."""
-        log = wanted.log
-        number = log.topic_partition.partition
-        states = [each.erasure for each, _ in wanted.proofs]
-        hashes = {each.key_hash(log.identity.hash_key) or b"" for each in states}
-        bound = max(below for _, below in wanted.proofs)
-        proof = await self._prover.prove(log, hashes, bound, self._clock.now_ms())
-        for (tracked, _), before in zip(wanted.proofs, states, strict=True):
-            if tracked.erasure is before:
-                tracked.proofs[number] = proof
-
-
-def _bound(erasure: Erasure, number: int) -> int:
-    """Returns the offset below which a partition is read for an erasure in its state."""
-    part = erasure.partitions[number]
-    takes_tombstone = erasure.state is ErasureState.ERASED and part.has_tombstone
-    return part.offset + 1 if takes_tombstone else part.offset
-
-
-def _hash(erasure: Erasure, topic: Topic, number: int) -> bytes:
-    log = topic.partitions[number]
-    assert isinstance(log, PartitionLog)
-    found = erasure.key_hash(log.identity.hash_key)
-    assert found is not None, "a log is read only under the secret of the request"
-    return found
-
-
-def _is_put_back(part: ErasedPartition, log: PartitionLog) -> bool:
-    """Returns whether a log ends before what it had at the request: files of an older state were put
-    back, because all of that was durable."""
-    return log.log_end_offset < part.offset + part.has_tombstone
-
-
-def _are_records_back(tracked: Tracked, topic: Topic) -> bool:
-    """Returns whether records that were certified as gone are, or may be, in the log again."""
-    parts = tracked.erasure.partitions
-    if any(_is_put_back(part, log) for part, log in zip(parts, topic.logs(), strict=False)):
-        return True
-    return any(
-        proof.traces.first_offset(_hash(tracked.erasure, topic, number)) < parts[number].offset
-        for number, proof in tracked.proofs.items()
-    )
-
-
-def _only_waits(tracked: Tracked) -> bool:
-    """Returns whether an erasure waits for nothing but the time of its tombstones."""
-    return tracked.erasure.state is ErasureState.ERASED and all(
-        need.next is Next.NOTHING or (need.holder is not None and need.holder.until_ms is not None)
-        for need in tracked.needs
-    )
 
 
 async def _first_of(event: asyncio.Event, seconds: float) -> None:

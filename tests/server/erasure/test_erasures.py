@@ -13,6 +13,7 @@ import pytest
 from cleaner.kernel.kernel import siphash128
 from protocol.records.record_batch import Codec, Record, build_batch
 from server.erasure import erasures as erasures_module
+from server.erasure import log_works
 from server.erasure.certificate import canonical
 from server.http import broker_facts
 from storage.batches.validate import ValidBatch
@@ -34,7 +35,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow each other closely; what a look starts is awaited, never a time."""
     monkeypatch.setattr(erasures_module, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(erasures_module, "REST_LOOKS", 0)
-    monkeypatch.setattr(erasures_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(log_works, "RETRY_SECONDS", 0.0)
 
 
 async def create(
