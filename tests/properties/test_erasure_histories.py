@@ -13,7 +13,7 @@ from server.erasure.needs import Need, Next
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.erased_log import ErasedLog
 
-SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 20
+SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 12
 STEPS = 80
 
 
