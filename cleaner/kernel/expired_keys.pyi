@@ -44,7 +44,8 @@ class ExpiredKeys:
             now_ms: values that expire up to this wall time are expired.
             start_offset: records below it do not count.
             stable_offset: values at or above it are not collected. Records of transactions there are
-                undecided: a candidate that one of them outranks is deferred, not dropped.
+                undecided: a candidate that one of them outranks is deferred, not dropped. So is one that
+                only a tombstone below it outranks, by its version: when that goes, the value is back.
             aborted: producer id, first offset and marker's offset of each aborted transaction.
             decompressed_bytes_max: the maximum size of one batch's records after decompression.
             keys_max, key_bytes_max: the candidates at a time, and the bytes of their keys. One candidate

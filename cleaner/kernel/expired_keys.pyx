@@ -67,7 +67,8 @@ from storage.formats.compaction_strategy import Ranking
 # What has become of a candidate.
 cdef enum:
     ALIVE
-    # A record of a transaction that is not decided may take its place.
+    # It is outranked by a record that may go: of a transaction that is not decided, or an older
+    # tombstone with a higher version.
     DEFERRED
     # It has a later one, or its tombstone is in the log.
     GONE
@@ -290,10 +291,16 @@ cdef class ExpiredKeys(BatchReader):
             self.drop_if_outranked(
                 entry_hash(entry), offset, version,
                 is_special and is_transactional_data(&row) and offset >= self.stable_offset,
+                entry_is_tombstone(entry),
             )
 
     cdef void drop_if_outranked(
-        self, kp_sip_hash hashed, int64_t offset, int64_t version, bint is_undecided
+        self,
+        kp_sip_hash hashed,
+        int64_t offset,
+        int64_t version,
+        bint is_undecided,
+        bint is_tombstone,
     ) noexcept nogil:
         """Drop the candidate of a key if a record of these outranks it."""
         cdef Candidate *candidate
@@ -305,7 +312,9 @@ cdef class ExpiredKeys(BatchReader):
             return
         if candidate.state == ALIVE:
             self.alive -= 1
-        candidate.state = DEFERRED if is_undecided else GONE
+        candidate.state = GONE
+        if is_undecided or (is_tombstone and offset < candidate.offset):
+            candidate.state = DEFERRED
         if self.first < number and number <= self.next:
             self.is_stale = True
 
@@ -353,6 +362,7 @@ cdef class ExpiredKeys(BatchReader):
                     self.versions.of(&record, header),
                     header.attributes & ATTRIBUTE_TRANSACTIONAL
                     and offset >= self.stable_offset,
+                    record.value_size < 0,
                 )
             elif self.from_offset <= offset < self.end_offset and record.value_size >= 0:
                 if not self.take_value(&record, header, offset):

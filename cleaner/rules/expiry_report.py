@@ -22,8 +22,8 @@ class ExpiryReport:
     tombstones: int
     """Tombstones that it has appended: of the keys whose last value had expired."""
     deferred: int
-    """Expired values that the next sweep has to look at: a transaction that may replace them is open, or
-    producers appended too fast."""
+    """Expired values that the next sweep has to look at: what outranks them may go (an open transaction,
+    an older tombstone with a higher version), or producers appended too fast."""
     unreadable: int
     """Values whose `compaction.ttl.header` was no time to live; the topic's own time holds for them."""
     bytes_read: int

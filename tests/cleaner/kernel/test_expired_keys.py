@@ -155,7 +155,7 @@ def written(keys: ExpiredKeys) -> list[Expired]:
     keys_max=st.sampled_from([1, 2, 1000]),
     by_blocks=st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_it_leaves_the_expired_values_that_nothing_outranks(
     log: list[Batch],
     strategy: CompactionStrategy,
@@ -201,12 +201,13 @@ def test_it_leaves_the_expired_values_that_nothing_outranks(
         undecided = [
             other
             for batch, other in winners
-            if batch.producer >= 0 and other.offset >= stable_offset
+            if (batch.producer >= 0 and other.offset >= stable_offset)
+            or (other.value is None and other.offset < record.offset)
         ]
         if not winners:
             assert record.key is not None
             left.append(Expired(record.key, record.offset, rank(record).version))
-        elif len(undecided) == len(winners):
+        elif undecided:
             held.append(record.offset)
 
     keys = keys_over(
@@ -244,7 +245,7 @@ def test_it_leaves_the_expired_values_that_nothing_outranks(
         keys.begin()
 
     assert sorted(found, key=lambda each: each.offset) == left
-    # Of several candidates of a key, only the winner is looked at.
+    # Once no candidate is left, nothing more is compared; so one may be deferred that has lost for good.
     assert set(deferred) <= set(held)
     assert keys.expired == len(expired)
     assert keys.unreadable == sum(is_unreadable(TTL, each.headers) for each in values)
