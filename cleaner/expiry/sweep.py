@@ -301,12 +301,13 @@ class Sweep:
     def _since(self) -> list[tuple[Segment, int]]:
         """Returns the segments from the place on up to which all was compared, and where to begin in
         each."""
-        base_offset, position = self._place
-        return [
-            (each, position if each.base_offset == base_offset else 0)
-            for each in self._log.segments
-            if each.base_offset >= base_offset
-        ]
+        (base_offset, position), found = self._place, list[tuple[Segment, int]]()
+        # From the end, because the loop asks for this, and there may be thousands.
+        for each in reversed(self._log.segments):
+            if each.base_offset < base_offset:
+                break
+            found.append((each, position if each.base_offset == base_offset else 0))
+        return found[::-1]
 
     # ---------------------------------------------------------------- on the loop
 

@@ -59,6 +59,8 @@ class HistoryProbe(SilentProbe):
         if not report.tombstones and not report.unreadable:
             return
         members = {name: _short(getattr(report, name)) for name in SWEEP_FIELDS}
+        # Releases before sweeps print the error of all but completed passes.
+        members["error"] = ""
         self._write("swept", report.topic, report.partition, members)
 
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
