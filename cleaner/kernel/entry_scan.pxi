@@ -10,10 +10,10 @@ cdef struct EntryScan:
     int64_t base_offset
     int64_t start_offset
     int64_t end_offset
-    bint knows_aborted
+    bint knows_outcomes
     int64_t next_row
     SpecialRow row
-    bint row_is_aborted
+    bint row_is_committed
 
 
 cdef struct Prefetched:
@@ -37,22 +37,21 @@ cdef int begin_scan(
     scan.base_offset = base_offset
     scan.start_offset = start_offset
     scan.end_offset = end_offset
-    scan.knows_aborted = transactions is not None and transactions.range_count > 0
+    scan.knows_outcomes = transactions is not None and transactions.range_count > 0
     scan.row.last_offset = -1
     return 0
 
 
-cdef bint is_aborted_entry(
-    EntryScan *scan, Transactions transactions, int64_t offset
-) noexcept nogil:
-    """Returns whether the entry's batch is aborted data. Call it with offsets that do not decrease."""
+cdef bint is_left_out(EntryScan *scan, Transactions transactions, int64_t offset) noexcept nogil:
+    """Returns whether the entry's batch is aborted or undecided: it supersedes nothing, and no mark says
+    whether it stays. Call it with offsets that do not decrease."""
     while scan.row.last_offset < offset and scan.next_row < scan.block.row_count:
         read_special_row(&scan.block, scan.next_row, scan.base_offset, &scan.row)
-        scan.row_is_aborted = is_transactional_data(&scan.row) and transactions.is_aborted(
-            scan.row.producer_id, scan.row.first_offset
+        scan.row_is_committed = not is_transactional_data(&scan.row) or (
+            transactions.outcome_of(scan.row.producer_id, scan.row.first_offset) == COMMITTED
         )
         scan.next_row += 1
-    return scan.row_is_aborted and scan.row.first_offset <= offset <= scan.row.last_offset
+    return not scan.row_is_committed and scan.row.first_offset <= offset <= scan.row.last_offset
 
 
 cdef inline void prefetch_slot(

@@ -223,7 +223,7 @@ cdef class BatchFilter:
         cdef batch_header remains = header[0]
         clear_judged(&self.judge.judged)
         self.judge.judged.kind = self.source.take_row(header)
-        if header.last_offset >= self.end_offset:
+        if not self.judge.can_judge(header):
             self.copy_unjudged(batch, header)
         elif header.record_count > 0:
             self.judge.judge(batch, header, position)

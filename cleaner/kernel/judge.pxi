@@ -76,7 +76,7 @@ cdef class Judge:
     ) except -1 nogil:
         cdef const uint8_t *entry
         cdef int64_t tombstones
-        if is_aborted_batch(self.transactions, header):
+        if outcome_of_batch(self.transactions, header) == ABORTED:
             # Nothing of an aborted batch is kept, so its records need not be read.
             self.source.take_entries(header, &entry, &tombstones)
             self.judged.records[DROPPED_ABORTED] = header.record_count
@@ -135,6 +135,12 @@ cdef class Judge:
         cdef int64_t version = self.source.last_version()
         self.judged.key_sum += key_product(entry, self.source.base_offset, version)
         self.output.add_entry(entry, version, self.source.base_offset)
+    cdef bint can_judge(self, const batch_header *header) noexcept nogil:
+        """Returns whether the pass knows what may go of a batch: not beyond its end, nor if a fence may
+        hold the marker of its transaction."""
+        if header.last_offset >= self.end_offset:
+            return False
+        return outcome_of_batch(self.transactions, header) != UNDECIDED
 
     cdef int keep_unjudged(self, const batch_header *header) except -1 nogil:
         """Keep a batch whose records the pass does not judge, and its entries."""

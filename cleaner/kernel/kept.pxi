@@ -47,9 +47,9 @@ cdef int64_t sum_entries(
         if not with_tombstones and offset < hold_offset and entry_is_tombstone(entry):
             continue
         if (
-            scan.knows_aborted
+            scan.knows_outcomes
             and offset < scan.end_offset
-            and is_aborted_entry(scan, transactions, offset)
+            and is_left_out(scan, transactions, offset)
         ):
             continue
         add_kept(sum, entry, offset)

@@ -340,6 +340,17 @@ class Transactions:
             KeysDiffer: see the module.
         """
 
+    def begin_fence(self, base_offset: int) -> None:
+        """Continue the walk behind a fence that begins here (`cleaner/rules/fence.py`).
+
+        The fence may hold the markers of the transactions that are open here, so these stay undecided:
+        their records get into no map, and stay.
+        """
+
+    @property
+    def first_undecided(self) -> Offset:
+        """The first batch whose transaction is undecided because of a fence; the largest int64: none."""
+
     @property
     def end_offset(self) -> Offset:
         """Where a pass over the section may end, so that all transactions below are decided.

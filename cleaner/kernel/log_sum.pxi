@@ -79,7 +79,7 @@ cdef class LogSum:
         cdef uint8_t kind = self.source.take_row(header)
         if header.record_count == 0:
             return 0
-        if is_aborted_batch(self.transactions, header):
+        if outcome_of_batch(self.transactions, header) == ABORTED:
             self.source.take_entries(header, &entry, &tombstones)
             return 0
         self.records.open(batch, header, position)

@@ -74,7 +74,7 @@ cdef bint map_entries(
             continue
         if offset >= scan.end_offset:
             continue
-        if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
+        if scan.knows_outcomes and is_left_out(scan, transactions, offset):
             continue
         put[0] += 1
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
@@ -316,7 +316,7 @@ cdef void mark_entries(
             continue
         if not kp_slots_take(&offset_map.slots, hashed):
             continue
-        if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
+        if scan.knows_outcomes and is_left_out(scan, transactions, offset):
             continue
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
         if prefetched.count == WINDOW:

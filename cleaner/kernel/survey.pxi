@@ -101,6 +101,7 @@ cdef class BatchSurvey:
         cdef bint is_judged = row.last_offset < self.end_offset
         cdef bint changes = False
         cdef bint stays = True
+        cdef Outcome outcome
         if is_judged and row.kind == ROW_EMPTY:
             stays = self.must_stay(row)
             changes = not stays
@@ -108,16 +109,19 @@ cdef class BatchSurvey:
             changes = self.becomes_idle(row)
             drop_row(&self.remaining, row.producer_id)
         elif is_judged and row.kind == ROW_TRANSACTIONAL_DATA:
-            changes = self.is_aborted(row)
-            stays = self.must_stay(row) or (not changes and has_survivor(scan, row))
+            outcome = self.outcome_of(row)
+            changes = outcome == ABORTED
+            stays = outcome == UNDECIDED or self.must_stay(row) or (
+                not changes and has_survivor(scan, row)
+            )
         if stays and is_transactional_data(row):
             put_row(&self.remaining, row.producer_id, row.first_offset)
         return changes
 
-    cdef bint is_aborted(self, const SpecialRow *row) noexcept nogil:
-        return self.transactions is not None and self.transactions.is_aborted(
-            row.producer_id, row.first_offset
-        )
+    cdef Outcome outcome_of(self, const SpecialRow *row) noexcept nogil:
+        if self.transactions is None:
+            return COMMITTED
+        return self.transactions.outcome_of(row.producer_id, row.first_offset)
 
     cdef bint becomes_idle(self, const SpecialRow *marker) noexcept nogil:
         """Returns whether no batch of its transaction remains, and it has no delete horizon yet."""

@@ -35,11 +35,21 @@ cdef struct ProducerTable:
     size_t capacity
 
 
-cdef struct AbortedRange:
-    # Batches of this producer with base offsets in [first_offset, marker_offset) are aborted.
+cdef enum Outcome:
+    # Of a batch's transaction; all data in no range is committed.
+    COMMITTED
+    ABORTED
+    # Its marker may lie in a fence (cleaner/rules/fence.py).
+    UNDECIDED
+
+
+cdef struct OutcomeRange:
+    # Batches of this producer with base offsets in [first_offset, end_offset) have this outcome. If they
+    # are aborted, their marker is at the end offset; if they are undecided, a fence begins there.
     int64_t producer_id
     int64_t first_offset
-    int64_t marker_offset
+    int64_t end_offset
+    Outcome outcome
 
 
 cdef size_t row_place(const ProducerTable *table, int64_t producer_id) noexcept nogil:
@@ -95,9 +105,9 @@ cdef inline int marker_of(const record_view *record) noexcept nogil:
     return kind if kind == MARKER_ABORT or kind == MARKER_COMMIT else MARKER_NONE
 
 
-cdef int compare_aborted(const void *a, const void *b) noexcept nogil:
-    cdef const AbortedRange *left = <const AbortedRange *>a
-    cdef const AbortedRange *right = <const AbortedRange *>b
+cdef int compare_ranges(const void *a, const void *b) noexcept nogil:
+    cdef const OutcomeRange *left = <const OutcomeRange *>a
+    cdef const OutcomeRange *right = <const OutcomeRange *>b
     if left.producer_id != right.producer_id:
         return (left.producer_id > right.producer_id) - (left.producer_id < right.producer_id)
     return (left.first_offset > right.first_offset) - (left.first_offset < right.first_offset)
@@ -111,7 +121,7 @@ cdef class Transactions:
     # State: the outcome of the walk so far
     cdef ProducerTable undecided
     cdef Place before
-    cdef AbortedRange *ranges
+    cdef OutcomeRange *ranges
     cdef size_t range_count
     cdef size_t range_capacity
     cdef bint is_sorted
@@ -167,28 +177,40 @@ cdef class Transactions:
         if row == NULL:
             return 0
         if marker.kind == ROW_ABORT:
-            self.add_aborted(row, marker.first_offset)
+            self.add_range(row, marker.first_offset, ABORTED)
         drop_row(&self.undecided, marker.producer_id)
         return 0
 
-    cdef int add_aborted(self, const ProducerRow *row, int64_t marker_offset) except -1 nogil:
+    cdef int add_range(
+        self, const ProducerRow *row, int64_t end_offset, Outcome outcome
+    ) except -1 nogil:
         if self.range_count == self.range_capacity:
-            self.ranges = <AbortedRange *>grow(
-                self.ranges, &self.range_capacity, self.range_count + 1, sizeof(AbortedRange)
+            self.ranges = <OutcomeRange *>grow(
+                self.ranges, &self.range_capacity, self.range_count + 1, sizeof(OutcomeRange)
             )
-        self.ranges[self.range_count] = AbortedRange(row.producer_id, row.number, marker_offset)
+        self.ranges[self.range_count] = OutcomeRange(
+            row.producer_id, row.number, end_offset, outcome
+        )
         self.range_count += 1
         self.is_sorted = False
         return 0
 
     cdef void sort(self) noexcept nogil:
         if not self.is_sorted:
-            qsort(self.ranges, self.range_count, sizeof(AbortedRange), compare_aborted)
+            qsort(self.ranges, self.range_count, sizeof(OutcomeRange), compare_ranges)
             self.is_sorted = True
 
-    cdef bint is_aborted(self, int64_t producer_id, int64_t base_offset) noexcept nogil:
-        """Returns whether the producer's transactional data batch at an offset was aborted."""
-        cdef AbortedRange wanted = AbortedRange(producer_id, base_offset, 0)
+    def begin_fence(self, int64_t base_offset):
+        """The transactions that are open here stay undecided: the fence may hold their markers."""
+        cdef size_t i
+        for i in range(self.undecided.count):
+            self.add_range(&self.undecided.rows[i], base_offset, UNDECIDED)
+        self.undecided.count = 0
+        self.before = Place(-1, -1, -1)
+
+    cdef Outcome outcome_of(self, int64_t producer_id, int64_t base_offset) noexcept nogil:
+        """Returns the outcome of the producer's transactional data batch at an offset."""
+        cdef OutcomeRange wanted = OutcomeRange(producer_id, base_offset, 0, COMMITTED)
         cdef size_t low = 0
         cdef size_t high = self.range_count
         cdef size_t middle
@@ -196,13 +218,15 @@ cdef class Transactions:
         # The last range of the producer that begins at the batch or before it.
         while low < high:
             middle = low + (high - low) // 2
-            if compare_aborted(&self.ranges[middle], &wanted) <= 0:
+            if compare_ranges(&self.ranges[middle], &wanted) <= 0:
                 low = middle + 1
             else:
                 high = middle
         if low == 0 or self.ranges[low - 1].producer_id != producer_id:
-            return False
-        return base_offset < self.ranges[low - 1].marker_offset
+            return COMMITTED
+        if base_offset >= self.ranges[low - 1].end_offset:
+            return COMMITTED
+        return self.ranges[low - 1].outcome
 
     @property
     def end_offset(self):
@@ -215,7 +239,7 @@ cdef class Transactions:
         if first == NULL:
             return self.bound_offset
         end = first.number
-        if self.is_aborted(first.before.producer_id, first.before.base_offset):
+        if self.outcome_of(first.before.producer_id, first.before.base_offset) == ABORTED:
             end = first.before.base_offset
         return max(end, self.start_offset)
 
@@ -227,21 +251,31 @@ cdef class Transactions:
             AbortedTransaction(
                 producer_id=self.ranges[i].producer_id,
                 first_offset=self.ranges[i].first_offset,
-                marker_offset=self.ranges[i].marker_offset,
+                marker_offset=self.ranges[i].end_offset,
             )
             for i in range(self.range_count)
+            if self.ranges[i].outcome == ABORTED
         ]
 
+    @property
+    def first_undecided(self):
+        cdef int64_t first = INT64_MAX
+        cdef size_t i
+        for i in range(self.range_count):
+            if self.ranges[i].outcome == UNDECIDED:
+                first = min(first, self.ranges[i].first_offset)
+        return first
 
-cdef inline bint is_aborted_batch(
+
+cdef inline Outcome outcome_of_batch(
     Transactions transactions, const batch_header *header
 ) noexcept nogil:
-    """Returns whether a batch is data of an aborted transaction."""
-    if header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL) != ATTRIBUTE_TRANSACTIONAL:
-        return False
-    return transactions is not None and transactions.is_aborted(
-        header.producer_id, header.base_offset
-    )
+    """Returns the outcome of a batch's transaction; COMMITTED for a batch of none."""
+    if transactions is None or (
+        header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL) != ATTRIBUTE_TRANSACTIONAL
+    ):
+        return COMMITTED
+    return transactions.outcome_of(header.producer_id, header.base_offset)
 
 
 cdef inline bint is_dirty(Transactions transactions, const batch_header *header) noexcept nogil:

@@ -23,7 +23,8 @@ until its own delete horizon, so that a consumer that has read the batches also 
 In the dirty section it stays in any case. The log names an aborted transaction to its readers until the
 clean offset is past the marker, and a reader that never meets the marker skips what the producer commits
 later. (Only an interrupted pass, or the source of a mirror, leaves a marker with a horizon there.)
-A pass ends before the first transaction that is not decided yet.
+A pass ends before the first transaction that is not decided yet. One whose marker may lie in a damaged
+segment stays undecided for good: it supersedes nothing, and its batches stay (`fence.py`).
 
 What remains of a batch
 
@@ -68,7 +69,8 @@ class Verdict(enum.Enum):
     KEPT_LATEST = "kept_latest"
     """No other record of its key outranks it, or it stays as an older value."""
     KEPT_UNMAPPED = "kept_unmapped"
-    """It lies beyond the map's end, so the map does not know whether it is superseded."""
+    """It lies beyond the map's end, so the map does not know whether it is superseded; or the marker of
+    its transaction may lie in a fence (`fence.py`)."""
     KEPT_TAIL = "kept_tail"
     """It would be dropped, but is the last record below the pass's upper bound: without it a client that
     reads to the end would wait for ever."""
@@ -78,7 +80,7 @@ class Verdict(enum.Enum):
     """A control record: the marker of a transaction that is still needed, or another kind."""
     KEPT_HELD = "kept_held"
     """A tombstone or marker whose delete horizon has passed, but a group holds its offset
-    (`compaction.hold.groups`)."""
+    (`compaction.hold.groups`), or a fence below it may have what it deletes (`fence.py`)."""
     KEPT_CONTESTED = "kept_contested"
     """A tombstone whose delete horizon has passed, but which may outrank a dirty record of its key. It
     goes in a later pass. Only where records have versions."""
@@ -172,12 +174,30 @@ class AbortedTransaction:
 
     def holds(self, header: RecordBatch) -> bool:
         """Returns whether a batch is a data batch of this transaction."""
-        return (
-            header.is_transactional
-            and not header.is_control
-            and header.producer_id == self.producer_id
-            and self.first_offset <= header.base_offset < self.marker_offset
-        )
+        return _is_data_of(self.producer_id, header, self.first_offset, self.marker_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndecidedTransaction:
+    """A producer's transactional batches in [first_offset, fence_offset), which have no marker there."""
+
+    producer_id: int
+    first_offset: int
+    fence_offset: int
+    """Where a fence begins, which may hold the marker."""
+
+    def holds(self, header: RecordBatch) -> bool:
+        """Returns whether a batch is a data batch of this transaction."""
+        return _is_data_of(self.producer_id, header, self.first_offset, self.fence_offset)
+
+
+def _is_data_of(producer_id: int, header: RecordBatch, first_offset: int, end_offset: int) -> bool:
+    return (
+        header.is_transactional
+        and not header.is_control
+        and header.producer_id == producer_id
+        and first_offset <= header.base_offset < end_offset
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +224,8 @@ class PassBounds:
     """Producer id -> epoch, for each active producer without data batches."""
     aborted: Collection[AbortedTransaction] = ()
     """The aborted transactions of the dirty section; the clean section has none."""
+    undecided: Collection[UndecidedTransaction] = ()
+    """Those of the dirty section whose markers may lie in a fence."""
     stamps_markers: bool = False
     """Whether the pass sees the whole log below a marker, so that it knows what is left of the
     transaction."""
@@ -310,7 +332,8 @@ def retain_batch(
         records: the batch's records; not read if the map does not cover the batch.
         remaining: the producers with a remaining transactional batch since their last marker.
     """
-    if header.last_offset >= bounds.end_offset:
+    is_undecided = any(transaction.holds(header) for transaction in bounds.undecided)
+    if header.last_offset >= bounds.end_offset or is_undecided:
         unmapped = (Verdict.KEPT_UNMAPPED,) * header.record_count
         return Remains(fate=Fate.VERBATIM, verdicts=unmapped)
     if not records:

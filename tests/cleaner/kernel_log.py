@@ -16,6 +16,7 @@ from cleaner.rules.record_verdict import (
     Fate,
     PassBounds,
     Remains,
+    UndecidedTransaction,
     is_marker,
     retain_log,
     timestamp_in,
@@ -29,6 +30,7 @@ from protocol.records.control_record import (
     read_control_type,
     write_transaction_marker,
 )
+from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 
 HASH_KEY = bytes(range(16))
@@ -212,15 +214,25 @@ class PlainTransactions:
 
     aborted: tuple[AbortedTransaction, ...]
     end_offset: int
+    undecided: tuple[UndecidedTransaction, ...] = ()
 
 
 def plain_transactions(
-    batches: Sequence[LogBatch], *, start_offset: int, end_offset: int
+    batches: Sequence[LogBatch],
+    *,
+    start_offset: int,
+    end_offset: int,
+    fence_offset: int | None = None,
 ) -> PlainTransactions:
+    """Args: fence_offset: where a fence begins, directly before the batch at this offset."""
     undecided: dict[int, int] = {}
     aborted: list[AbortedTransaction] = []
+    before_fence: dict[int, int] | None = None
+    fence = OFFSET_MAX if fence_offset is None else fence_offset
     section = [b for b in batches if start_offset <= b.last_offset and b.last_offset < end_offset]
     for batch in section:
+        if before_fence is None and batch.base_offset >= fence:
+            before_fence, undecided = undecided, {}
         if batch.is_control and is_marker(batch.records):
             first_offset = undecided.pop(batch.producer_id, None)
             if first_offset is not None and is_abort(batch):
@@ -232,11 +244,19 @@ def plain_transactions(
                 aborted.append(transaction)
         elif batch.is_transactional and not batch.is_control:
             undecided.setdefault(batch.producer_id, batch.base_offset)
+    if before_fence is None and fence < end_offset:
+        before_fence, undecided = undecided, {}
     end = min(undecided.values(), default=end_offset)
-    before = [batch for batch in section if batch.last_offset == end - 1]
+    before = [batch for batch in section if batch.last_offset == end - 1 and end != fence]
     if undecided and before and any(each.holds(before[-1]) for each in aborted):
         end = before[-1].base_offset
-    return PlainTransactions(aborted=tuple(aborted), end_offset=max(end, start_offset))
+    left = tuple(
+        UndecidedTransaction(producer_id=producer, first_offset=first, fence_offset=fence)
+        for producer, first in (before_fence or {}).items()
+    )
+    return PlainTransactions(
+        aborted=tuple(aborted), end_offset=max(end, start_offset), undecided=left
+    )
 
 
 def is_abort(batch: LogBatch) -> bool:
@@ -248,7 +268,7 @@ def plain_map(
     *,
     start_offset: int,
     end_offset: int,
-    aborted: Collection[AbortedTransaction] = (),
+    aborted: Collection[AbortedTransaction | UndecidedTransaction] = (),
     strategy: CompactionStrategy = BY_OFFSET,
 ) -> PlainOffsetMap:
     counting = [

@@ -26,6 +26,7 @@ from storage.formats.config_property import LONG_MAX
 from storage.formats.key_totals import KeyTotals
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX
 from tests.harness.key_blocks import TIMESTAMP, block_of, keys_of, totals_of
+from tests.harness.log_builder import headers_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +116,14 @@ def ranked_by(strategy: CompactionStrategy) -> str:
     return strategy.header or (TIMESTAMP if strategy.has_column else "")
 
 
-def walk_log(indexed: IndexedLog, *, start_offset: int, end_offset: int) -> Transactions:
-    """Returns the outcomes of a log's transactions."""
+def walk_log(
+    indexed: IndexedLog, *, start_offset: int, end_offset: int, fence_block: int | None = None
+) -> Transactions:
+    """Returns the outcomes of a log's transactions; a fence may begin before one of its blocks."""
     transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
-    for block in indexed.blocks:
+    for number, block in enumerate(indexed.blocks):
+        if number == fence_block:
+            transactions.begin_fence(headers_in(indexed.data)[number].base_offset)
         if not transactions.walk(block, base_offset=indexed.base_offset):
             break
     return transactions

@@ -54,6 +54,8 @@ class Pass:
     section_end: int
     """Up to where the log is walked for transactions; the map may end before."""
     bounds: PassBounds
+    fence_batch: int | None = None
+    """The number of the batch before which a fence begins."""
 
     @property
     def log(self) -> bytes:
@@ -64,7 +66,7 @@ class Pass:
             self.batches,
             start_offset=self.start_offset,
             end_offset=self.bounds.end_offset,
-            aborted=self.bounds.aborted,
+            aborted=(*self.bounds.aborted, *self.bounds.undecided),
             strategy=self.bounds.strategy,
         )
 
@@ -73,7 +75,16 @@ class Pass:
         return replace(indexed, history=self.bounds.history, now_ms=self.bounds.now_ms)
 
     def transactions(self, indexed: IndexedLog) -> Transactions:
-        return walk_log(indexed, start_offset=self.start_offset, end_offset=self.section_end)
+        if self.fence_batch is not None:
+            # A fence begins between two blocks: let each batch have its own.
+            indexed = self.indexed(chunk_bytes=1)
+            assert len(indexed.blocks) == len(self.batches)
+        return walk_log(
+            indexed,
+            start_offset=self.start_offset,
+            end_offset=self.section_end,
+            fence_block=self.fence_batch,
+        )
 
     def marked(self, indexed: IndexedLog, *, parts: int = 1) -> Marked:
         return mark_log(
@@ -235,7 +246,14 @@ def passes(draw: st.DrawFn) -> Pass:
     last_offsets = [batch.last_offset for batch in batches]
     start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
     section_end = max(start_offset, draw(st.sampled_from(last_offsets)) + 1)
-    known = plain_transactions(batches, start_offset=start_offset, end_offset=section_end)
+    numbers = [n for n, batch in enumerate(batches) if batch.base_offset < section_end]
+    fence_batch = draw(st.none() | st.sampled_from(numbers)) if numbers else None
+    known = plain_transactions(
+        batches,
+        start_offset=start_offset,
+        end_offset=section_end,
+        fence_offset=None if fence_batch is None else batches[fence_batch].base_offset,
+    )
     map_end = draw(st.sampled_from(last_offsets)) + 1
     end_offset = draw(st.sampled_from((map_end, known.end_offset)))
     end_offset = min(max(end_offset, start_offset), known.end_offset)
@@ -250,6 +268,7 @@ def passes(draw: st.DrawFn) -> Pass:
         keeps_unkeyed=draw(st.booleans()),
         producer_marker_epochs=draw(st.sampled_from(({}, {7: 2, 9: 2}, {8: 1}))),
         aborted=known.aborted,
+        undecided=known.undecided,
         stamps_markers=draw(st.booleans()),
         hold_offset=draw(st.one_of(st.just(2**63 - 1), st.integers(0, base_offset))),
         strategy=strategy,
@@ -257,5 +276,9 @@ def passes(draw: st.DrawFn) -> Pass:
         codec=draw(st.none() | CODECS),
     )
     return Pass(
-        batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds
+        batches=tuple(batches),
+        start_offset=start_offset,
+        section_end=section_end,
+        bounds=bounds,
+        fence_batch=fence_batch,
     )
