@@ -150,6 +150,15 @@ QUARANTINE_FAILURES = Metric.gauge(
 TOPIC_QUARANTINED = Metric.gauge(
     "kompakt_topic_quarantined_partitions", "Partitions of a topic in quarantine.", "topic"
 )
+FENCED_BYTES = Metric.gauge(
+    "kompakt_log_fenced_bytes",
+    "Bytes of the damaged segments that the last pass over a log has cleaned around.",
+    "topic",
+    "partition",
+)
+TOPIC_FENCED = Metric.gauge(
+    "kompakt_topic_fenced_partitions", "Partitions of a topic with a damaged segment.", "topic"
+)
 
 # The cleaner.
 PASSES = Metric.counter(

@@ -43,6 +43,8 @@ class CompletedPass(Protocol):
     @property
     def sidecars_built(self) -> int: ...
     @property
+    def fenced_bytes(self) -> int: ...
+    @property
     def seconds(self) -> float: ...
     @property
     def verify_seconds(self) -> float: ...
@@ -112,6 +114,7 @@ class CleanerCounts:
         "events_by_result",
         "expired_total",
         "expiry_tombstones_total",
+        "fenced_bytes",
         "free_bytes_by_directory",
         "guard_bytes_per_second",
         "guard_quiet_p99",
@@ -171,6 +174,8 @@ class CleanerCounts:
         self.free_bytes_by_directory: dict[str, int] = {}
         self.directories_short_of_space = 0
         self.quarantine: dict[tuple[str, int], QuarantineEntry] = {}
+        self.fenced_bytes: dict[tuple[str, int], int] = {}
+        """Of the damaged segments that the last pass over a log has cleaned around, if there are any."""
         self.guard_bytes_per_second = math.inf
         self.guard_quiet_p99 = 0.0
         self._picked_at: float | None = None
@@ -225,6 +230,9 @@ class CleanerCounts:
         counts.bytes_reclaimed += reclaimed
         counts.completed_at = self._clock()
         self.last_passes.append(report)
+        self.fenced_bytes.pop((report.topic, report.partition), None)
+        if report.fenced_bytes:
+            self.fenced_bytes[report.topic, report.partition] = report.fenced_bytes
         self.pass_seconds.observe(report.seconds)
         self.verify_seconds += report.verify_seconds
         self.bytes_reclaimed_total += reclaimed
@@ -257,8 +265,9 @@ class CleanerCounts:
 
     def topic_deleted(self, topic: str) -> None:
         """Forget the counts of a deleted topic's partitions."""
-        for key in [each for each in self.partitions if each[0] == topic]:
-            self.partitions.pop(key, None)
+        for counts in (self.partitions, self.fenced_bytes):
+            for key in [each for each in counts if each[0] == topic]:
+                counts.pop(key, None)
 
     def stalled(self, topic: str, partition: int, seconds: float, phase: str) -> None:
         """Nothing is counted: the tasks that make no progress now are found at each scrape."""

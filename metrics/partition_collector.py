@@ -12,6 +12,7 @@ one group has 49 of `__consumer_offsets`, and their values, all 0, were half of 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -177,6 +178,7 @@ def collect_partitions(
         yield from _collect_column(column, compacted, listed_max)
     yield from _collect_passes(compacted, listed_max)
     yield from _collect_quarantine(compacted, cleaner, listed_max)
+    yield from _collect_fences(compacted, cleaner, listed_max)
 
 
 def _compacted(facts: PartitionFacts, cleaner: CleanerCounts) -> CompactedPartition:
@@ -254,3 +256,18 @@ def _collect_quarantine(
         by_topic[facts.topic] = by_topic.get(facts.topic, 0) + 1
     topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: each[1])
     yield gauge(cleaner_names.TOPIC_QUARANTINED, (((topic,), count) for topic, count in topics))
+
+
+def _collect_fences(
+    partitions: Sequence[CompactedPartition], cleaner: CleanerCounts, listed_max: int
+) -> Iterator[Family]:
+    fenced = [
+        (size, each.facts)
+        for each in partitions
+        if (size := cleaner.fenced_bytes.get((each.facts.topic, each.facts.partition)))
+    ]
+    listed = heapq.nlargest(listed_max, fenced, key=_value)
+    yield gauge(cleaner_names.FENCED_BYTES, ((_labels(facts), size) for size, facts in listed))
+    by_topic = Counter(facts.topic for _size, facts in fenced)
+    topics = by_topic.most_common(listed_max)
+    yield gauge(cleaner_names.TOPIC_FENCED, (((topic,), count) for topic, count in topics))

@@ -291,7 +291,13 @@ def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFac
     paths = {each.directory_id: each.path for each in broker.directories}
     logs = (log for topic in broker.topics.all() for log in topic.logs())
     online = (log for log in logs if log.offline_reason is None)
-    for number, (log, backlog) in enumerate(backlogs.survey(online, now_ms)):
+    compaction = broker.compaction
+    found = (
+        backlogs.survey(online, now_ms)
+        if compaction is None
+        else backlogs.survey(online, now_ms, compaction.pool.remainder_above_fences)
+    )
+    for number, (log, backlog) in enumerate(found):
         if number % LOGS_PER_YIELD == 0:
             # Releases the GIL, so that the event loop can run.
             time.sleep(0)

@@ -10,6 +10,7 @@ numbers that the cleaner itself decides by (`cleaner/rules/pick.py`).
     window                                    its passes run at other times
     ratio, nothing dirty                      it is not worth it yet
     held                                      tombstones stay for a group that lags
+    fenced                                    damaged segments stay, and tombstones above them
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 from collections.abc import Iterator
 
 from cleaner.explain.log_findings import (
+    fenced,
     held_tombstones,
     limit,
     nothing_dirty,
@@ -67,8 +69,8 @@ def _headline(
         return f"{name} is being compacted: {running.progress.ratio:.0%} done"
     if running is not None and running.task is Task.LEASE:
         return f"{name} is being compacted by another process, which has a lease on it"
-    # A hold keeps tombstones, but no pass from running.
-    obstacles = [each for each in findings if each.obstacle is not Obstacle.HELD]
+    # Holds and fences keep tombstones, but no pass from running.
+    obstacles = [each for each in findings if each.obstacle not in (Obstacle.HELD, Obstacle.FENCED)]
     if obstacles:
         return f"{name} is not being compacted: {obstacles[0].text}"
     reason = situation.assessment.reason
@@ -97,6 +99,8 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
         yield open_transaction(situation)
     if situation.assessment.hold.offset < situation.log_end_offset:
         yield held_tombstones(situation)
+    if situation.assessment.known_fences:
+        yield fenced(situation)
 
 
 # ---------------------------------------------------------------- held by an operator or a failure

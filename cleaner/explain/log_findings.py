@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cleaner.explain.situation import Finding, Obstacle, Situation
 from cleaner.rules.pick import Blocker
-from cleaner.rules.text import duration_text, moment_text, size_text
+from cleaner.rules.text import count_text, duration_text, moment_text, size_text
 from storage.formats.compaction_window import opens_ms
 from storage.formats.config_property import LONG_MAX
 
@@ -176,4 +176,42 @@ def held_tombstones(situation: Situation) -> Finding:
         text=f"tombstones and markers from offset {hold.offset} on stay: {hold.by} holds them",
         remedy="let it read on; see compaction.hold.groups and compaction.hold.max.ms",
         numbers={"hold_offset": hold.offset, "log_end_offset": situation.log_end_offset},
+    )
+
+
+def fenced(situation: Situation) -> Finding:
+    """Returns the finding that damaged segments stay as they are, and what they hold back."""
+    fences, partition = situation.assessment.known_fences, situation.topic_partition
+    first, last = fences[0], fences[-1]
+    segments = count_text(len(fences), "damaged segment")
+    has_versions = situation.config.strategy.has_versions
+    held = "all tombstones" if has_versions else f"tombstones from offset {first.base_offset} on"
+    return Finding(
+        obstacle=Obstacle.FENCED,
+        text=f"{segments} ({size_text(sum(fence.size for fence in fences))}) known since"
+        f" {moment_text(min(fence.since_ms for fence in fences))} cannot be cleaned, the first with"
+        f" offsets [{first.base_offset}, {first.end_offset}): {first.reason}; {held} stay as long",
+        remedy="restore the segment's file from a copy of this directory, then: kompakt compact now"
+        f" {partition}; or give up its records and all before it: {_give_up(situation)}",
+        numbers={
+            "segments": len(fences),
+            "bytes": sum(fence.size for fence in fences),
+            "first_offset": first.base_offset,
+            "end_offset": last.end_offset,
+            "since_ms": min(fence.since_ms for fence in fences),
+        },
+    )
+
+
+def _give_up(situation: Situation) -> str:
+    """Returns how an operator removes what lies in the fences and below them."""
+    partition, last = situation.topic_partition, situation.assessment.known_fences[-1]
+    change = (
+        ""
+        if situation.config.is_deleted
+        else "set cleanup.policy=compact,delete with retention.ms=-1, then "
+    )
+    return (
+        f"{change}kompakt topics delete-records {partition.topic} --partition {partition.partition}"
+        f" --before {last.end_offset}"
     )

@@ -42,6 +42,7 @@ class Obstacle(enum.Enum):
     WINDOW = "window"
     NOTHING_DIRTY = "nothing_dirty"
     HELD = "held"
+    FENCED = "fenced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

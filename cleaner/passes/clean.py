@@ -14,6 +14,9 @@ moves with the last swap, or in a commit of its own if there was no swap. An int
 the work on its last group: the groups already swapped have nothing left to drop, so the next pass does
 not touch them.
 
+A damaged segment stays as it is, and the rest is cleaned around it (`cleaner/rules/fence.py`). If damage
+is found only when a segment is recopied, the pass starts again with a fence.
+
 Source: Apache Kafka, Cleaner.java `doClean`. See docs/design/cleaning.md.
 """
 
@@ -35,8 +38,15 @@ from cleaner.passes.memory import history_beside, map_beside_marks, windows
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from
 from cleaner.passes.unkeyed import Mover
 from cleaner.passes.verify_pass import PassVerifier
-from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan, at_horizon_clock
+from cleaner.rules.cleaning_plan import (
+    CleanableLog,
+    CleaningPlan,
+    at_horizon_clock,
+    held_by_fences,
+)
+from cleaner.rules.fence import Fence, as_known, fence_around, reason_of
 from cleaner.rules.report import PassReport
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from storage.files.errors import DamagedSidecar
 from storage.formats.config_property import LONG_MAX
 
@@ -59,26 +69,60 @@ def clean(
 
     Raises:
         CleaningAborted: the pass was asked to stop, or the log's generation changed, also if another
-            error was only a consequence of that; or a sidecar was found damaged after the first swap.
+            error was only a consequence of that.
+        PlanOutdated: a sidecar or a segment was found damaged after the first swap.
         SwapRefused: the log changed between the last check and a swap.
-        CorruptBatch, DecompressionTooLarge: a batch is damaged, or inflates beyond its limit.
         VerificationFailed: a group's output differs from what must remain, or the offset map or a
             sidecar was wrong.
         StorageError: the disk failed.
     In all cases the groups already swapped stay, and the rest of the log is untouched.
     """
     with certificates.ended() as ended:
-        return ended(
-            run_with_sidecars(
+        return ended(_cleaned(log, plan, settings, meter, monotonic, certificates, mover))
+
+
+def _cleaned(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+    certificates: PassCertificates,
+    mover: Mover | None,
+) -> PassReport:
+    """Execute the plan; start again, with a fence, when a segment is found damaged before the first
+    swap."""
+    met: list[Fence] = []
+    while True:
+        try:
+            return run_with_sidecars(
                 plan.view.hash_key,
                 settings,
                 meter,
                 strategy=plan.view.config.strategy,
                 work=lambda index: _execute(
-                    log, plan, settings, index, meter, monotonic, certificates, mover
+                    log, plan, settings, index, met, meter, monotonic, certificates, mover
                 ),
             )
-        )
+        except _DamageMet as damage:
+            # Each segment is met once at most, so this ends.
+            meter.check()
+            met.append(damage.fence)
+
+
+class PlanOutdated(CleaningAborted):
+    """The pass has swapped groups, and must start again with a new plan, which lists what they are now.
+
+    What it has found damaged is known: the new pass rebuilds a sidecar, or cleans around a segment.
+    """
+
+
+class _DamageMet(Exception):
+    """A segment with a sidecar is damaged, and nothing was swapped yet."""
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__(str(fence))
+        self.fence = fence
 
 
 def _execute(
@@ -86,6 +130,7 @@ def _execute(
     plan: CleaningPlan,
     settings: CleanerSettings,
     index: SegmentIndex,
+    met: Sequence[Fence],
     meter: PassMeter,
     monotonic: Callable[[], float],
     certificates: PassCertificates,
@@ -93,7 +138,10 @@ def _execute(
 ) -> PassReport:
     started = monotonic()
     log_start_offset = log.log_start_offset
-    indexed = index.index_segments(plan.segments_from(log_start_offset))
+    indexed, found = index.index_around_damage(
+        plan.segments_from(log_start_offset), met, now_ms=plan.stamp_ms
+    )
+    plan = held_by_fences(plan, found)
     meter.progress.enter(Phase.MARK)
     config = plan.view.config
     section = dirty_section(
@@ -106,6 +154,7 @@ def _execute(
         history=config.history,
         now_ms=plan.now_ms,
         spares=plan.spares,
+        fences=as_known(found, plan.known_fences),
     )
     plan = at_horizon_clock(plan, section.end_offset)
     segments = [each for each in indexed if each.row.base_offset < section.end_offset]
@@ -127,17 +176,7 @@ def _execute(
     )
     parts = _parts(section, segments, spans, plan.view.hash_key, settings)
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
-    moves = rewriting.clean_offset > plan.view.clean_offset
-    has_history = rewriting.has_history_after(is_last=True)
-    is_unfinished = rewriting.tally["groups"] > 0 and not rewriting.is_tail_lost
-    has_news = moves or is_unfinished or has_history < plan.view.has_history
-    if has_news and not rewriting.has_committed:
-        log.commit_clean_offset(
-            rewriting.clean_offset,
-            generation=plan.view.generation,
-            is_finished=not rewriting.is_tail_lost,
-            has_history=has_history,
-        )
+    _commit_end(log, plan, rewriting)
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
         report,
@@ -148,6 +187,21 @@ def _execute(
         is_verified=settings.verify,
         verify_seconds=verifier.seconds,
     )
+
+
+def _commit_end(log: CleanableLog, plan: CleaningPlan, rewriting: Rewriting) -> None:
+    """Commit the clean offset, if the last swap has not done so and there is anything to say."""
+    moves = rewriting.clean_offset > plan.view.clean_offset
+    has_history = rewriting.has_history_after(is_last=True)
+    is_unfinished = rewriting.tally["groups"] > 0 and not rewriting.is_cut_short
+    has_news = moves or is_unfinished or has_history < plan.view.has_history
+    if has_news and not rewriting.has_committed:
+        log.commit_clean_offset(
+            rewriting.clean_offset,
+            generation=plan.view.generation,
+            is_finished=not rewriting.is_cut_short,
+            has_history=has_history,
+        )
 
 
 def _parts(
@@ -194,9 +248,18 @@ def _rewrite_all(
             )
     except DamagedSidecar as error:
         if rewriting.tally["groups"]:
-            # The plan names segments that the swaps have replaced, so this pass cannot start again.
-            raise CleaningAborted(f"{error}; the next pass rebuilds it") from error
+            # The plan names segments that the swaps have replaced.
+            raise PlanOutdated(f"{error}; the next pass rebuilds it") from error
         raise
+    except (CorruptBatch, DecompressionTooLarge) as error:
+        damaged = rewriting.damaged
+        if damaged is None:
+            raise
+        # Its sidecar was made when it was sound. Without one, each pass reads it and finds the damage.
+        damaged.segment.drop_key_sidecar()
+        if rewriting.tally["groups"]:
+            raise PlanOutdated(f"{reason_of(error)}; the next pass cleans around it") from error
+        raise _DamageMet(fence_around(damaged.row, error, rewriting.stamp_ms)) from error
 
 
 def _report(
@@ -246,6 +309,8 @@ def _report(
         spared_due_ms=plan.due_ms_of_spared if tally["records_spared"] else LONG_MAX,
         horizon_clock_ms=plan.now_ms,
         is_tail_lost=rewriting.is_tail_lost,
+        fences=tuple(section.fences),
+        end_behind_fences=section.end_offset if section.fences else -1,
         outranked=rewriting.tally["outranked"],
         outranked_examples=tuple(rewriting.outranked_examples),
         unkeyed_moved=rewriting.unkeyed_moved,

@@ -4,6 +4,9 @@ The outcomes of the section's transactions are known before the map is filled: a
 in it, and a pass ends before the first transaction that is not decided.
 
 A pass that sweeps takes the whole log for dirty: it maps the keys of the clean section, too.
+
+A transaction that is open where a fence begins (`cleaner/rules/fence.py`) does not end the pass: its
+records are in no map, and stay.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cleaner.kernel.kernel import Transactions
-from protocol.wire.numbers import Offset
+from cleaner.rules.fence import Fence, clean_offset_max
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeyBlock, blocks_bytes
@@ -58,10 +62,19 @@ class DirtySection:
     spares: bool = False
     """Whether segments are spared, so that it must be known which records come before a tombstone."""
 
+    fences: Sequence[Fence] = ()
+    """The damaged segments below `end_offset`, which are not among the sources."""
+
     @property
     def counts_records(self) -> bool:
         """Whether the records of each key are counted."""
         return self.history.keeps_more or self.spares
+
+    @property
+    def clean_offset_max(self) -> Offset:
+        """How far a pass may move the clean offset; see `cleaner/rules/fence.py`."""
+        undecided = self.transactions.first_undecided if self.transactions else OFFSET_MAX
+        return clean_offset_max(self.fences, undecided)
 
     @property
     def map_offset(self) -> int:
@@ -90,11 +103,13 @@ def dirty_section(
     history: CompactionHistory = LAST_VALUE,
     now_ms: int = 0,
     spares: bool = False,
+    fences: Sequence[Fence] = (),
 ) -> DirtySection:
     """Returns the dirty section; the outcomes of its transactions determine where the pass ends.
 
     Args:
         sweeps, history, now_ms, spares: see `DirtySection`.
+        fences: the damaged segments that are not among the sources.
     """
     sources = [source for source in sources if source.row.base_offset < end_offset]
     dirty = [source for source in sources if source.row.end_offset > start_offset]
@@ -103,11 +118,12 @@ def dirty_section(
     transactions = None
     if any(source.totals.special_rows for source in dirty):
         transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
-        _walk(transactions, dirty)
+        _walk(transactions, dirty, fences)
+    section_end = transactions.end_offset if transactions else end_offset
     return DirtySection(
         sources=sources if sweeps else dirty,
         start_offset=start_offset,
-        end_offset=transactions.end_offset if transactions else end_offset,
+        end_offset=section_end,
         transactions=transactions,
         strategy=strategy,
         below=[] if sweeps else below,
@@ -116,14 +132,22 @@ def dirty_section(
         history=history,
         now_ms=now_ms,
         spares=spares,
+        fences=[fence for fence in fences if fence.base_offset < section_end],
     )
 
 
-def _walk(transactions: Transactions, sources: Iterable[KeySource]) -> None:
+def _walk(
+    transactions: Transactions, sources: Iterable[KeySource], fences: Sequence[Fence]
+) -> None:
+    to_come = list(reversed(fences))
     for source in sources:
+        while to_come and to_come[-1].base_offset < source.row.base_offset:
+            transactions.begin_fence(to_come.pop().base_offset)
         for block in source.blocks():
             if not transactions.walk(block.data, base_offset=source.row.base_offset):
                 return
+    if to_come:
+        transactions.begin_fence(to_come[-1].base_offset)
 
 
 def scan_bytes(sources: Iterable[KeySource], strategy: CompactionStrategy) -> int:

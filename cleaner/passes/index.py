@@ -19,8 +19,9 @@ from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.scan import ReadableSegment, scan_segment
 from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.rules.fence import Fence, fence_around, name_of
 from cleaner.rules.step import IndexStep
-from protocol.wire.errors import ProtocolError
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge, ProtocolError
 from storage.files.errors import DamagedSidecar, StorageError
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.key_sidecar import KeyBlock, KeySidecar
@@ -191,18 +192,54 @@ class SegmentIndex:
         Raises:
             CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
         """
+        return tuple(
+            IndexedSegment(segment, its or self._build(segment), self._meter)
+            for segment, its in self._found(segments)
+        )
+
+    def index_around_damage(
+        self, segments: Sequence[CleanableSegment], met: Sequence[Fence], *, now_ms: int
+    ) -> tuple[tuple[IndexedSegment, ...], tuple[Fence, ...]]:
+        """Returns the sound segments with their sidecars, and a fence around each damaged one, in order.
+
+        A segment with a sidecar counts as sound: it was when the sidecar was made.
+
+        Args:
+            met: damaged segments that this pass has met already.
+            now_ms: since when fences stand that are found now.
+
+        Raises:
+            CleaningAborted, StorageError: see `scan_segment`.
+        """
+        there = {name_of(each.row) for each in segments}
+        fences = [fence for fence in met if fence.name in there]
+        names = {fence.name for fence in fences}
+        sound: list[IndexedSegment] = []
+        rest = [each for each in segments if name_of(each.row) not in names]
+        for segment, its in self._found(rest):
+            try:
+                sidecar = its or self._build(segment)
+            except (CorruptBatch, DecompressionTooLarge) as error:
+                # A file that was truncated or deleted meanwhile looks damaged: check for that first.
+                self._meter.check()
+                fences.append(fence_around(segment.row, error, now_ms))
+            else:
+                sound.append(IndexedSegment(segment, sidecar, self._meter))
+        return tuple(sound), tuple(sorted(fences, key=lambda fence: fence.base_offset))
+
+    def _found(
+        self, segments: Sequence[CleanableSegment]
+    ) -> list[tuple[CleanableSegment, KeySidecar | None]]:
+        """Returns the segments with their usable sidecars, and plans to make the others."""
         progress = self._meter.progress
         progress.enter(Phase.INDEX)
         progress.expect_left(Phase.RECOPY, sum(segment.row.size for segment in segments))
         if not self._settings.keeps_key_sidecars:
             self._temporary += segments
-        found = [self._find(segment) for segment in segments]
-        missing = [segment for segment, its in zip(segments, found, strict=True) if its is None]
+        found = [(segment, self._find(segment)) for segment in segments]
+        missing = [segment for segment, its in found if its is None]
         progress.expect_left(Phase.INDEX, sum(segment.row.size for segment in missing))
-        return tuple(
-            IndexedSegment(segment, its or self._build(segment), self._meter)
-            for segment, its in zip(segments, found, strict=True)
-        )
+        return found
 
     def _find(self, segment: CleanableSegment) -> KeySidecar | None:
         """Returns the existing sidecar, if it is usable; a damaged one is removed."""

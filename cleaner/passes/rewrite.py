@@ -7,7 +7,7 @@ rows of their sidecars, so that later markers are judged as if the segments had 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
@@ -30,6 +30,7 @@ from cleaner.rules.report import GroupReport
 from cleaner.rules.spared import DeadRecords, may_stay
 from cleaner.rules.step import KeysDiffer, Outranked
 from cleaner.rules.unkeyed import UnkeyedRule
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import SwapRefused
 from storage.formats.manifest import SegmentRow
@@ -46,9 +47,9 @@ class Rewriting:
     """The rewriting part of one pass. Used by the pass's thread only."""
 
     __slots__ = (
-        "_certificates", "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_unkeyed",
-        "_verifier",
-        "batch_filter", "group_reports", "has_committed", "outranked_examples", "tally",
+        "_certificates", "_clean_offset_max", "_end_offset", "_has_fences", "_log", "_meter", "_plan",
+        "_settings", "_survey", "_unkeyed", "_verifier", "batch_filter", "damaged", "group_reports",
+        "has_committed", "outranked_examples", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,8 @@ class Rewriting:
         self._log = log
         self._plan = plan
         self._end_offset = section.end_offset
+        self._clean_offset_max = section.clean_offset_max
+        self._has_fences = bool(section.fences)
         self._settings = settings
         self._verifier = verifier
         self._meter = meter
@@ -87,6 +90,13 @@ class Rewriting:
         self.group_reports: list[GroupReport] = []
         self.has_committed = False
         """Whether a swap has committed the clean offset."""
+        self.damaged: IndexedSegment | None = None
+        """The segment whose damage has ended the pass."""
+
+    @property
+    def stamp_ms(self) -> int:
+        """The plan's wall time for what it writes."""
+        return self._plan.stamp_ms
 
     @property
     def is_tail_lost(self) -> bool:
@@ -105,13 +115,21 @@ class Rewriting:
         return "" if self._unkeyed is None else self._unkeyed.kept_because
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether the pass leaves records dirty that it has judged, so that it does not count as
+        finished: because of a fence, or of its last record."""
+        return self._has_fences or self.is_tail_lost
+
+    @property
     def clean_offset(self) -> Offset:
-        """The clean offset after the pass: its end, or the batch of its last record, if that has lost.
+        """The clean offset after the pass: its end, or the first fence, or the batch of its last record,
+        if that has lost.
 
         Such a record stays dirty, because below the clean offset each key has one record.
         """
         lost = self.batch_filter.lost_tail_offset
-        return Offset(max(lost, self._plan.start_offset)) if lost >= 0 else self._end_offset
+        end_offset = min(lost if lost >= 0 else self._end_offset, self._clean_offset_max)
+        return Offset(max(end_offset, self._plan.start_offset))
 
     def run(self, window: Group, *, is_last: bool, later_bytes: int = 0) -> None:
         """Rewrite a window; the last swap of the last window also commits the clean offset.
@@ -206,8 +224,9 @@ class Rewriting:
     def rewrite(self, group: Group, *, takes_offset: bool) -> None:
         """Recopy, verify and swap one group; `takes_offset`: the swap commits the clean offset too."""
         strategy = self._plan.view.config.strategy
-        # Batches beyond the pass's end are copied unread.
-        is_judged = group[-1][0].row.end_offset <= self._end_offset
+        # Batches beyond the pass's end are copied unread, and those of transactions whose markers may lie
+        # in a fence.
+        is_judged = group[-1][0].row.end_offset <= self._end_offset and not self._has_fences
         recopy = Recopy(
             self.batch_filter,
             lambda base_offset: self._certificates.watch(
@@ -219,10 +238,11 @@ class Rewriting:
             is_verified=self._settings.verify,
         )
         if self._unkeyed is not None:
-            may_drop = self._unkeyed.move(segment for segment, _ in group)
+            may_drop = self._unkeyed.move(self._noted(group))
+            self.damaged = None
             self.batch_filter.keeps_unkeyed = not may_drop
         cleaned = self._recopy(group, recopy)
-        is_end = takes_offset and not self.is_tail_lost
+        is_end = takes_offset and not self.is_cut_short
         self._swap(group, recopy, cleaned, self._end_offset if is_end else None)
         self.group_reports.append(
             GroupReport(
@@ -238,6 +258,12 @@ class Rewriting:
         self.tally["bytes_before"] += sum(segment.row.size for segment, _ in group)
         self.tally["bytes_after"] += sum(segment.row.size for segment in cleaned)
         self.tally["keys_to_check_bytes"] += recopy.keys_to_check_bytes
+
+    def _noted(self, group: Group) -> Iterator[IndexedSegment]:
+        """Yield the segments of a group; note the one that is read, as its damage may end the pass."""
+        for segment, _ in group:
+            self.damaged = segment
+            yield segment
 
     def _recopy(self, group: Group, recopy: Recopy) -> tuple[CleanedSegment, ...]:
         """Write a group's cleaned segments and verify them; they are removed if that fails."""
@@ -263,6 +289,10 @@ class Rewriting:
             for segment, _ in group:
                 segment.segment.drop_key_sidecar()
             raise VerificationFailed(f"{error}; the next pass rebuilds its key sidecar") from error
+        except (CorruptBatch, DecompressionTooLarge):
+            self.damaged = group[len(recopy.by_source)][0]
+            recopy.discard()
+            raise
         except BaseException:
             recopy.discard()
             raise
@@ -322,9 +352,9 @@ class Rewriting:
 
         Args:
             is_last: whether it is the pass's last one: it ends a history that no setting keeps, unless a
-                record that has lost stays there.
+                record that has lost stays there, or a fence.
         """
-        plan, ends = self._plan, is_last and not self.is_tail_lost
+        plan, ends = self._plan, is_last and not self.is_cut_short
         if plan.leaves_history or (is_last and self.tally["records_spared"] > 0):
             return True
         return plan.view.has_history and not ends

@@ -9,12 +9,12 @@ may change them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from cleaner.pool.lookout import sketch
-from cleaner.rules.pick import assess
+from cleaner.rules.pick import Remainder, assess
 from cleaner.rules.tombstone_debt import TombstoneDebt, tombstone_debt
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import UNKNOWN
@@ -31,7 +31,7 @@ class Backlog:
     """The cleaning work that one log still needs."""
 
     dirty_bytes: int
-    """Size of the segments that no pass has read to their ends, including the active one."""
+    """Size of the segments that no pass has judged to their ends, including the active one."""
     clean_bytes: int
     cleanable_bytes: int
     """The part of the dirty bytes that a pass could clean now."""
@@ -57,6 +57,9 @@ class Backlog:
         return max(now_ms - self.deadline_ms, 0)
 
 
+RemainderOf: TypeAlias = Callable[[PartitionLog], Remainder | None]
+"""Returns what the last pass has left above the fences of a log; None if it has none. Any thread."""
+
 State: TypeAlias = tuple[object, ...]
 """All properties of a log that its backlog depends on, except the time."""
 
@@ -79,7 +82,10 @@ class Backlogs:
         self._cache: dict[PartitionLog, CachedBacklog] = {}
 
     def survey(
-        self, logs: Iterable[PartitionLog], now_ms: int
+        self,
+        logs: Iterable[PartitionLog],
+        now_ms: int,
+        remainder_of: RemainderOf = lambda _log: None,
     ) -> Iterator[tuple[PartitionLog, Backlog | None]]:
         """Yields each log with its backlog, or None if it is not compacted; forgets all other logs."""
         former, self._cache = self._cache, {}
@@ -88,9 +94,10 @@ class Backlogs:
                 yield log, None
                 continue
             cached = former.get(log)
-            state = _state_of(log)
+            remainder = remainder_of(log)
+            state = _state_of(log, remainder)
             if cached is None or now_ms >= cached.until_ms or cached.state != state:
-                cached = _assess(log, state, now_ms)
+                cached = _assess(log, state, now_ms, remainder)
             self._cache[log] = cached
             yield log, cached.backlog
 
@@ -107,7 +114,7 @@ def debts_of(logs: Sequence[PartitionLog]) -> list[TombstoneDebt]:
     return debts
 
 
-def _state_of(log: PartitionLog) -> State:
+def _state_of(log: PartitionLog, remainder: Remainder | None) -> State:
     # Tuples compare their items by identity first, so this comparison is cheap for an unchanged log.
     return (
         log.segments,
@@ -116,18 +123,24 @@ def _state_of(log: PartitionLog) -> State:
         log.log_start_offset,
         log.high_watermark,
         log.log_end_offset,
+        remainder,
     )
 
 
-def _assess(log: PartitionLog, state: State, now_ms: int) -> CachedBacklog:
+def _assess(
+    log: PartitionLog, state: State, now_ms: int, remainder: Remainder | None
+) -> CachedBacklog:
     drawn = sketch(log)
-    found = assess(drawn, log.config, now_ms)
+    found = assess(drawn, log.config, now_ms, remainder=remainder)
     first_dirty = found.bounds.first_dirty_offset
+    settled = remainder.first_uncleanable_offset if remainder and found.known_fences else 0
     segments = [*drawn.sealed_rows, drawn.active_row]
     debt = tombstone_debt(segments)
     horizons = [s.least_delete_horizon_ms for s in segments if s.least_delete_horizon_ms > UNKNOWN]
     backlog = Backlog(
-        dirty_bytes=sum(each.size for each in segments if each.end_offset > first_dirty),
+        dirty_bytes=sum(
+            each.size for each in segments if each.end_offset > max(first_dirty, settled)
+        ),
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes,
         dirty_ratio=found.dirty_ratio,

@@ -28,7 +28,7 @@ from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 SEGMENTS_PER_TURN = 5000
 """Segments to look at, at 0.2 microseconds each, before yielding to the event loop."""
@@ -248,6 +248,12 @@ class Lookout:
         if dirty_bytes > 0:
             freed = (report.bytes_before - report.bytes_after) / dirty_bytes
             self._gains[partition] = min(max(freed, 0.0), 1.0)
+
+    @any_thread
+    def remainder_above_fences(self, log: PartitionLog) -> Remainder | None:
+        """Returns what the last pass has left of a log with fences; None for other logs."""
+        found = self._remainders.get(log.topic_partition)
+        return found if found is not None and found.fences else None
 
     async def _yielding(self, logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
         """Yields the logs that are not offline, and yields to the event loop now and then."""

@@ -17,6 +17,7 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.runner import RunningPass
 from cleaner.rules.expiry_report import ExpiryReport
+from cleaner.rules.fence import reason_of
 from cleaner.rules.report import PassReport
 from protocol.wire.errors import DecompressionTooLarge, ProtocolError
 from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError, SwapRefused
@@ -25,6 +26,10 @@ from storage.threads import loop_thread
 
 # The pool's logger: operators know the log lines of passes by that name.
 _log = logging.getLogger("cleaner.pool.pool")
+
+
+FENCES_LOGGED_MAX = 100
+"""So many damaged segments are logged for each pass."""
 
 
 @loop_thread
@@ -78,9 +83,17 @@ class PassEnds:
     def completed(self, partition: TopicPartition, report: PassReport) -> None:
         """Record that a pass has completed."""
         _log.info("%s", report)
+        self._log_new_fences(partition, report)
         self._last_reports[partition] = replace(report, group_reports=())
         self._release(partition)
         self._probe.pass_completed(report)
+
+    def _log_new_fences(self, partition: TopicPartition, report: PassReport) -> None:
+        last = self._last_reports.get(partition)
+        known = {fence.name for fence in last.fences} if last else set()
+        for fence in report.fences[:FENCES_LOGGED_MAX]:
+            if fence.name not in known:
+                _log.error("%s: %s stays as it is: %s", partition, fence, fence.reason)
 
     def stopped(self, partition: TopicPartition, because: str) -> None:
         """Record that a pass was stopped early without an error."""
@@ -158,11 +171,3 @@ class PassEnds:
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):
             self._probe.released(partition.topic, partition.partition)
-
-
-def reason_of(error: Exception) -> str:
-    """Returns what went wrong, where, and what to do about it, in one line for people."""
-    where = [str(error), *getattr(error, "__notes__", ())]
-    if isinstance(error, DecompressionTooLarge):
-        where.append("raise log.cleaner.decompressed.batch.bytes.max to clean them")
-    return "; ".join(where)

@@ -37,6 +37,7 @@ from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger
+from cleaner.passes.clean import PlanOutdated
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
@@ -50,7 +51,7 @@ from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport
 from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
-from cleaner.rules.pick import Assessment, Reason
+from cleaner.rules.pick import Assessment, Reason, Remainder
 from cleaner.rules.policy_change import policy_change
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
@@ -324,6 +325,8 @@ class CleanerPool:
             raise ValueError(
                 f"{log.topic_partition} has {UNKEYED}=move: only the broker's own cleaner moves records"
             )
+        if fences := self._lookout.assess(log).known_fences:
+            raise ValueError(f"only the broker's own cleaner cleans around {fences[0]}")
         if (running := self._runner.running.get(log.topic_partition)) is not None:
             raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")
         log.roll(self._clock.now_ms())
@@ -483,6 +486,11 @@ class CleanerPool:
         """Returns what is known of when a log's values expire; None if they do not."""
         return self._lookout.expiries.facts(log) if log.config.expires_values else None
 
+    @any_thread
+    def remainder_above_fences(self, log: PartitionLog) -> Remainder | None:
+        """Returns what the last pass has left of a log with fences; None for other logs."""
+        return self._lookout.remainder_above_fences(log)
+
     async def queue(self) -> list[Candidate]:
         """Returns the eligible logs that wait for a worker, the most urgent first."""
         logs = await self._runner.compacted(self._logs)
@@ -565,7 +573,7 @@ class CleanerPool:
         self._probe.pass_started(partition.topic, partition.partition)
         try:
             with self._ends.recorded(running):
-                report = await self._runner.clean(running, plan)
+                plan, report = await self._clean(log, plan, running)
             self._lookout.completed(plan, report)
             self._ends.completed(partition, report)
             return report
@@ -588,6 +596,22 @@ class CleanerPool:
             if report is None:
                 self._lookout.expiries.stopped(log, self._clock.monotonic() - began)
             self._runner.release(running)
+
+    async def _clean(
+        self, log: PartitionLog, plan: CleaningPlan, running: RunningPass
+    ) -> tuple[CleaningPlan, PassReport]:
+        """Run a pass. If it meets damage after a swap, run another one for the rest. Returns the last
+        plan and its report. Raises what the pass raises."""
+        while True:
+            try:
+                return plan, await self._runner.clean(running, plan)
+            except PlanOutdated:
+                # Each damaged segment and sidecar is met once, so this ends.
+                requested = plan.reason is Reason.REQUESTED
+                again = self._lookout.plan(log, requested=requested)
+                if again is None:
+                    raise
+                plan = again
 
     async def _rehearse(
         self, log: PartitionLog, plan: CleaningPlan, running: RunningPass

@@ -11,6 +11,7 @@ from cleaner.pacing.progress import ProgressSnapshot
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.pacing.throttle import IoRates
 from cleaner.rules.expiry_report import ExpiryFacts
+from cleaner.rules.fence import Fence
 from cleaner.rules.report import PassReport
 from storage.formats.topic_partition import TopicPartition
 
@@ -62,6 +63,12 @@ class PoolStatus:
     def running_over(self, partition: TopicPartition) -> RunningStatus | None:
         """Returns the task that runs over a partition, if any."""
         return next((each for each in self.running if each.topic_partition == partition), None)
+
+    @property
+    def fenced(self) -> dict[TopicPartition, tuple[Fence, ...]]:
+        """The damaged segments that the last pass over a log has cleaned around, by log."""
+        reports = self.last_reports.items()
+        return {partition: report.fences for partition, report in reports if report.fences}
 
     def quarantined_entry(self, partition: TopicPartition) -> Quarantined | None:
         """Returns a partition's quarantine entry, if any."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from cleaner.rules.fence import Fence, hold_of
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import NOTHING, Assessment, Reason, Remainder, uncovered_since_ms
 from cleaner.rules.report import PassReport
@@ -76,6 +77,8 @@ class CleaningPlan:
     """Whether the pass leaves segments of which only a small share is superseded."""
     due_ms_of_spared: int = LONG_MAX
     """When records must go that such a pass leaves; LONG_MAX: never."""
+    known_fences: Sequence[Fence] = ()
+    """Those of the last pass. They only tell since when a fence stands: each pass finds its own."""
 
     @property
     def leaves_history(self) -> bool:
@@ -110,6 +113,12 @@ def at_horizon_clock(plan: CleaningPlan, end_offset: Offset) -> CleaningPlan:
     return replace(plan, now_ms=min(plan.now_ms, since_ms))
 
 
+def held_by_fences(plan: CleaningPlan, fences: Sequence[Fence]) -> CleaningPlan:
+    """Returns the plan with the hold of fences that the pass has found."""
+    has_versions = plan.view.config.strategy.has_versions
+    return replace(plan, hold=hold_of(plan.hold, fences, has_versions=has_versions))
+
+
 def plan_pass(
     view: CleaningView, assessment: Assessment, *, now_ms: int, stamp_ms: int
 ) -> CleaningPlan:
@@ -129,6 +138,7 @@ def plan_pass(
         history_due_ms=assessment.history_due_ms,
         spares=assessment.spares,
         due_ms_of_spared=min(assessment.spared_due_ms, assessment.dirty_due_ms),
+        known_fences=assessment.known_fences,
     )
 
 
@@ -138,10 +148,11 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
         first_uncleanable_offset=plan.end_offset,
         now_ms=_acted_on_ms(plan, report),
         is_stuck=(
-            report.end_offset == plan.start_offset < plan.end_offset and not report.is_tail_lost
+            report.reached_offset == plan.start_offset < plan.end_offset and not report.is_tail_lost
         ),
         is_tail_lost=report.is_tail_lost,
-        hold_offset=plan.hold.offset,
+        hold_offset=Offset(report.hold_offset),
+        fences=report.fences,
         history=plan.view.config.history,
         history_due_ms=_next_sweep_ms(plan, report),
         spared_due_ms=report.spared_due_ms,

@@ -113,8 +113,10 @@ class GroupBounds:
     def admit(self, segment: Work, run: Sequence[Work], run_bytes: int) -> bool:
         """Returns whether `segment` may be merged with the run after it (newest first)."""
         size = segment.bytes_left + run_bytes
+        is_neighbour = segment.row.end_offset == run[-1].row.base_offset
         return (
-            size <= self.segment_bytes
+            is_neighbour
+            and size <= self.segment_bytes
             and self.index_bytes(size) <= self.segment_index_bytes
             and run[0].row.end_offset - 1 - segment.row.base_offset <= OFFSET_SPAN_MAX
         )
@@ -126,7 +128,7 @@ def group_segments(
     """Returns the groups to rewrite, each into one segment; segments in no group are not touched.
 
     Args:
-        segments: neighbours, in offset order.
+        segments: in offset order. Where one is left out between two of them, these are not merged.
     """
     groups: list[list[Work]] = []
     run: list[Work] = []

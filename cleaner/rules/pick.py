@@ -16,7 +16,7 @@ The first dirty offset is where the last pass ended. The first uncleanable offse
 A log is eligible if
     the first append to a dirty segment was longer than max.compaction.lag.ms ago, or that time is over
     for superseded records that passes have left (`spared.py`),
-    its dirty ratio exceeds min.cleanable.dirty.ratio,
+    its dirty ratio exceeds min.cleanable.dirty.ratio, or a fence is gone above which it is dirty,
     older values of its keys have to go, by the clock or because the settings changed
     (`sweeps`; docs/design/history.md), or
     a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes);
@@ -42,6 +42,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from cleaner.rules.fence import Fence, hold_of, standing
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.spared import spared_due_ms
 from protocol.wire.numbers import OFFSET_MAX, Offset
@@ -163,6 +164,9 @@ class Remainder:
     once something follows it."""
     hold_offset: Offset = OFFSET_MAX
     """The hold of the pass: in segments that reach above it, horizons that had passed may be left."""
+    fences: Sequence[Fence] = ()
+    """The damaged segments that the pass has cleaned around. As long as they are in the log, what lies
+    above them is dirty and judged."""
     history: CompactionHistory = LAST_VALUE
     """The rule by which all older values below the clean offset were judged."""
     history_due_ms: int = LONG_MAX
@@ -204,6 +208,8 @@ class Assessment:
     """When superseded records must go that passes have left; 0: at once. LONG_MAX: never."""
     dirty_due_ms: int = LONG_MAX
     """When the oldest record that a pass may clean reaches max.compaction.lag.ms; LONG_MAX: never."""
+    known_fences: Sequence[Fence] = ()
+    """The fences that the last pass has found, if they still stand."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -236,6 +242,11 @@ def assess(
     """
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
     rows = log.sealed_rows
+    fences = standing(remainder.fences, rows) if remainder else ()
+    is_fence_gone = remainder is not None and len(fences) < len(remainder.fences)
+    if is_fence_gone:
+        # Nothing is settled, and the next pass finds the other ones again.
+        remainder = None
     first_dirty = _first_dirty_offset(log)
     dirty = [row for row in rows if row.end_offset > max(first_dirty, _settled_end(remainder))]
     lag = _lag_bound(dirty, config, now_ms)
@@ -243,7 +254,8 @@ def assess(
     # An open transaction may end the section anywhere, also where it begins.
     end_offset = bounds.first_uncleanable_offset
     cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
-    horizon_ms = _horizon_ms(rows, bounds, remainder, hold.offset)
+    fences_hold = hold_of(hold, fences, has_versions=config.strategy.has_versions)
+    horizon_ms = _horizon_ms(rows, bounds, remainder, fences_hold.offset)
     waiting_ms = LONG_MAX
     if config.strategy.has_versions and horizon_ms > uncovered_since_ms(
         log, config, end_offset, must_cover
@@ -274,7 +286,7 @@ def assess(
         verdict = Reason.REQUESTED
     elif is_late:
         verdict = Reason.DEADLINE
-    elif _is_dirty(clean_bytes, cleanable_bytes, config):
+    elif _is_dirty(clean_bytes, cleanable_bytes, config) or (is_fence_gone and cleanable):
         verdict = Reason.DIRTY
     elif is_history_due:
         verdict = Reason.HISTORY_DUE
@@ -301,6 +313,7 @@ def assess(
         spares=config.spares_segments and not is_late,
         spared_due_ms=left_due_ms,
         dirty_due_ms=dirty_due_ms,
+        known_fences=fences,
         roll_ms=roll_ms,
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
@@ -331,9 +344,9 @@ def _settled_end(remainder: Remainder | None) -> Offset:
     """Returns the end of what counts as clean above the clean offset.
 
     A pass has left only its last batch there, whose last record has lost. It goes with the next pass;
-    none runs for it alone.
+    none runs for it alone. Or the pass has left the clean offset at a fence.
     """
-    if remainder is None or not remainder.is_tail_lost:
+    if remainder is None or not (remainder.is_tail_lost or remainder.fences):
         return NOTHING
     return remainder.first_uncleanable_offset
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from cleaner.rules.fence import Fence
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.step import GroupAccount, Outranked, VerdictCount
 from cleaner.rules.text import count_text, duration_text, size_text
@@ -12,6 +13,9 @@ from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.compaction_history import LAST_VALUE
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
+
+FENCES_NAMED_MAX = 3
+"""The log line of a pass names what is wrong with so many damaged segments."""
 
 Counts = Mapping[Verdict, VerdictCount]
 """Records, and their uncompressed bytes, by verdict."""
@@ -71,8 +75,8 @@ class PassReport:
     start_offset: int
     """The first dirty offset, where the dirty section begins."""
     end_offset: int
-    """The new clean offset; below the planned end if a transaction there is not decided, or if the last
-    record has lost."""
+    """The new clean offset; below the planned end if a transaction there is not decided, if the last
+    record has lost, or if there is a fence."""
     planned_end_offset: int
     """The first uncleanable offset when the pass was planned."""
     bytes_read: int
@@ -135,6 +139,10 @@ class PassReport:
     """When these must go; LONG_MAX: never."""
     horizon_clock_ms: int = OFFSET_MAX
     """The clock by which delete horizons had passed, if it was not that of the plan."""
+    fences: tuple[Fence, ...] = ()
+    """The damaged segments that the pass has cleaned around, in offset order."""
+    end_behind_fences: int = -1
+    """Where the pass ended, if there are fences."""
     is_tail_lost: bool = False
     """Whether the last record of the pass stays although another outranks it; it is still dirty."""
     outranked: int = 0
@@ -160,6 +168,16 @@ class PassReport:
     """Names the pass in the history and in the ledger; empty for a rehearsal."""
     group_reports: tuple[GroupReport, ...] = ()
     """One report per group, in offset order."""
+
+    @property
+    def fenced_bytes(self) -> int:
+        """Bytes of the damaged segments that the pass has cleaned around."""
+        return sum(fence.size for fence in self.fences)
+
+    @property
+    def reached_offset(self) -> int:
+        """Where the pass ended; with a fence the clean offset stays below."""
+        return max(self.end_offset, self.end_behind_fences)
 
     @property
     def has_contested_tombstones(self) -> bool:
@@ -211,7 +229,10 @@ class PassReport:
         unread, spared = self.batches_unread, self.records_spared
         size = size_text(self.bytes_untouched)
         moved, why = self.unkeyed_moved, self.unkeyed_kept_because
+        fenced = count_text(len(self.fences), "damaged segment")
+        reasons = "; ".join(fence.reason for fence in self.fences[:FENCES_NAMED_MAX])
         remarks = (
+            (self.fences, f"cleaned around {fenced}, which stay as they are: {reasons}"),
             (self.held_by, f"tombstones held from offset {self.hold_offset} on by {self.held_by}"),
             (self.outranked, f"{count_text(self.outranked, 'record')} outranked by earlier ones"),
             (moved, f"{count_text(moved, 'record')} without a key moved to {self.unkeyed_topic}"),
@@ -232,7 +253,7 @@ class PassReport:
         """Returns the summary for operators, in one line."""
         reason = self.reason.lower().replace("_", " ")
         return (
-            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset}),"
+            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.reached_offset}),"
             f" {self._rewritten()} ({reason}, dirty ratio {self.dirty_ratio:.2f});"
             f" dropped {self._count_by_verdict('dropped_')}; kept {self._count_by_verdict('kept_')};"
             f" {self._cost()}{self._remarks()}"

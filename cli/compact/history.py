@@ -9,7 +9,15 @@ import typer
 from cleaner.rules.text import duration_text, moment_text
 from cli.base.output import print_json, print_table
 from cli.compact.client import TARGET, CompactionClient, connected
-from cli.compact.output import LEFT_ALIGNED, PASS_TITLES, Json, name_of, pass_row, swept_text
+from cli.compact.output import (
+    LEFT_ALIGNED,
+    PASS_TITLES,
+    Json,
+    fence_lines,
+    name_of,
+    pass_row,
+    swept_text,
+)
 
 TITLES = ("ended (UTC)", *PASS_TITLES)
 
@@ -51,6 +59,8 @@ def print_history(passes: list[Json], of: str | None) -> None:
             typer.echo(f"{_ended(entry)}  {name_of(entry)} swept: {swept_text(entry)}")
         elif entry["result"] != "completed":
             typer.echo(f"{_ended(entry)}  {name_of(entry)} {entry['result']}: {entry['error']}")
+        for line in fence_lines(entry):
+            typer.echo(f"{_ended(entry)}  {name_of(entry)} {line}")
 
 
 def _row(entry: Json) -> tuple[str, ...]:

@@ -53,14 +53,20 @@ def print_report(report: Json) -> None:
     if _print_if_empty(report):
         return
     typer.echo(
-        f"{name_of(report)}: cleaned [{report['start_offset']}, {report['end_offset']})"
+        f"{name_of(report)}: cleaned [{report['start_offset']}, {_reached(report)})"
         f" in {duration_text(report['seconds'])},"
         f" {size_text(report['bytes_before'])} -> {size_text(report['bytes_after'])},"
         f" {report['records_before']:,} -> {count_text(report['records_after'], 'record')}"
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
-    for line in (*_outranked(report), *_history(report), *_spared(report), *_unkeyed(report)):
+    for line in (
+        *_outranked(report),
+        *_history(report),
+        *_spared(report),
+        *_unkeyed(report),
+        *fence_lines(report),
+    ):
         typer.echo(f"  {line}")
     untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
@@ -76,6 +82,20 @@ def print_report(report: Json) -> None:
         f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"
         + (f", throttled for {duration_text(throttled)}" if throttled else "")
     )
+
+
+def _reached(report: Json) -> int:
+    """Returns where the pass ended; releases before fences only had the clean offset."""
+    return int(report.get("reached_offset", report["end_offset"]))
+
+
+def fence_lines(report: Json) -> Iterator[str]:
+    """Yield a line for each damaged segment that stays as it is."""
+    for fence in report.get("fences", ()):
+        yield (
+            f"the damaged segment with offsets [{fence['base_offset']}, {fence['end_offset']})"
+            f" ({size_text(fence['bytes'])}) stays as it is: {fence['reason']}"
+        )
 
 
 def _outranked(report: Json) -> Iterator[str]:
@@ -125,8 +145,9 @@ def _spared(report: Json) -> Iterator[str]:
 
 
 def _is_empty(report: Json) -> bool:
-    """Returns whether there was nothing to clean."""
-    return bool(report["planned_end_offset"] == report["start_offset"] and not report["groups"])
+    """Returns whether there was nothing to clean, and nothing to say."""
+    has_nothing_dirty = report["planned_end_offset"] == report["start_offset"]
+    return has_nothing_dirty and not report["groups"] and not report.get("fences")
 
 
 def _print_if_empty(report: Json) -> bool:
@@ -210,6 +231,7 @@ def print_plan(plan: Json) -> None:
         *_history(report),
         *_spared(report),
         *_unkeyed(report),
+        *fence_lines(report),
         *_cost(plan),
     ):
         typer.echo(f"  {line}")
@@ -425,6 +447,12 @@ def print_status(status: Json) -> None:
         )
     for entry in status.get("expiries", ()):
         typer.echo(f"{name_of(entry)}: values expire: {expiry_text(entry)}")
+    for fence in status.get("fenced", ()):
+        typer.echo(
+            f"{name_of(fence)} has a damaged segment with offsets"
+            f" [{fence['base_offset']}, {fence['end_offset']}), known since"
+            f" {moment_text(fence['since_ms'])}, which stays as it is: {fence['reason']}"
+        )
     if status["last_passes"]:
         typer.echo("the last pass over each partition since the start:")
         rows = [pass_row(report) for report in status["last_passes"]]

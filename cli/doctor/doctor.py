@@ -26,6 +26,7 @@ from cli.base.topic_facts import topic_names
 from cli.base.topic_warnings import harms_by_topic
 from cli.doctor import findings, probes, tls
 from cli.doctor.coordinator_checkpoints import coordinator_loads
+from cli.doctor.damaged_segments import check_damaged_segments
 from cli.doctor.findings import Finding, Status, fault, fine, warning
 from cli.doctor.followers import check_replication
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -125,6 +126,7 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
             yield tls.check_certificate(listener, config, datetime.now(UTC))
     yield from _check_topics(config)
     yield from check_replication(config)
+    yield from check_damaged_segments(config)
 
 
 class _CapturedWarnings(logging.Handler):

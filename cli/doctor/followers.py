@@ -1,36 +1,23 @@
-"""Asks the running broker of a configuration who follows it, and which clusters it follows itself.
-
-The endpoint is asked without a login, so one that wants to know its clients is left out.
-"""
+"""Asks the running broker of a configuration who follows it, and which clusters it follows itself."""
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 from cleaner.rules.text import count_text, duration_text
 from cli.doctor.findings import Finding, fine, warning
+from cli.doctor.running_broker import Json, asked
 from server.config.config import BrokerConfig
 from server.metadata.followers import AWAY_SECONDS, LAG_ENTRIES_MAX, LAG_OFFSETS_MAX
 from server.replication.state_table import MirrorState
 
-Json = dict[str, Any]
-
-ANSWER_SECONDS_MAX = 3.0
 IN_ORDER = (MirrorState.COPYING, MirrorState.CHECKING, MirrorState.PAUSED)
 """States of a mirrored partition that need no operator."""
 
 
 def check_replication(config: BrokerConfig) -> Iterator[Finding]:
     """Yields a finding for each follower and link of the broker that runs with this configuration."""
-    address = config.resolved_http_listener()
-    if address is None or address.has_tls or config.http_authenticates:
-        return
-    url = f"http://{address.host or '127.0.0.1'}:{address.port}"
-    followers, links = _asked(url + "/v1/metadata/followers"), _asked(url + "/v1/links")
+    followers, links = asked(config, "/v1/metadata/followers"), asked(config, "/v1/links")
     for each in (followers or {}).get("followers", []):
         yield judge_follower(each, (followers or {})["start"])
     for each in (links or {}).get("links", []):
@@ -80,13 +67,3 @@ def judge_link(link: Json) -> Finding:
         remedy = f"kompakt replica status {link['name']} shows each partition"
         return warning("link", f"{text}; {problem}", remedy)
     return fine("link", text)
-
-
-def _asked(url: str) -> Json | None:
-    """Returns the JSON at a URL; None if no broker of this release answers there."""
-    try:
-        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as response:  # noqa: S310
-            found: Json = json.load(response)
-            return found
-    except (OSError, urllib.error.URLError, ValueError):
-        return None

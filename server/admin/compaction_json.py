@@ -7,7 +7,8 @@ Sizes are bytes, times are seconds or ms as their names say, and null stands for
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from cleaner.explain.situation import Explanation
 from cleaner.inspect.dry_run import DryRun
@@ -20,6 +21,7 @@ from cleaner.pacing.quarantine import Quarantined
 from cleaner.pool.status import PoolStatus, RunningStatus
 from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryFacts
+from cleaner.rules.fence import Fence
 from cleaner.rules.latest import NO_VERSION
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.tombstone_debt import TombstoneDebt
@@ -31,6 +33,8 @@ from storage.formats.manifest import SegmentRow
 from storage.formats.topic_partition import TopicPartition
 
 DROPPED_PREFIX = "dropped_"
+FENCES_LISTED_MAX = 20
+"""The report of a pass lists so many damaged segments."""
 
 
 def job_json(job: Job) -> Json:
@@ -108,6 +112,9 @@ def report_json(report: PassReport) -> Json:
         "dirty_ratio": round(report.dirty_ratio, 6),
         "hold_offset": report.hold_offset if report.held_by else None,
         "held_by": report.held_by or None,
+        "fences_count": len(report.fences),
+        "fences": fences_json(report),
+        "reached_offset": report.reached_offset,
         "strategy": report.strategy,
         "history": report.history,
         "sweeps": report.sweeps,
@@ -127,6 +134,23 @@ def report_json(report: PassReport) -> Json:
         "throttled_seconds": round(report.throttled_seconds, 3),
         "verify_seconds": round(report.verify_seconds, 3),
         "is_verified": report.is_verified,
+    }
+
+
+def fences_json(report: PassReport) -> list[Json]:
+    """Returns the first damaged segments that a pass has cleaned around."""
+    return [fence_json(fence) for fence in report.fences[:FENCES_LISTED_MAX]]
+
+
+def fence_json(fence: Fence) -> Json:
+    """Returns a damaged segment that a pass has cleaned around."""
+    return {
+        "base_offset": fence.base_offset,
+        "end_offset": fence.end_offset,
+        "file_version": fence.file_version,
+        "bytes": fence.size,
+        "reason": fence.reason,
+        "since_ms": fence.since_ms,
     }
 
 
@@ -300,6 +324,7 @@ def status_json(
         "queue_length": len(queue),
         "queue": [_waiting_json(candidate) for candidate in queue[:rows_max]],
         "quarantined": [quarantined_json(entry, now=now) for entry in status.quarantined],
+        "fenced": [*islice(_fenced(status), rows_max)],
         "paused": paused,
         "kept_bytes": kept_bytes,
         "expiries_count": len(status.expiries),
@@ -310,6 +335,13 @@ def status_json(
         "last_passes_count": len(last),
         "last_passes": [report_json(report) for report in last[:rows_max]],
     }
+
+
+def _fenced(status: PoolStatus) -> Iterator[Json]:
+    """Yields the damaged segments that the last passes have cleaned around."""
+    for partition, fences in sorted(status.fenced.items(), key=lambda item: str(item[0])):
+        for fence in fences:
+            yield {**partition_json(partition), **fence_json(fence)}
 
 
 def _throttle_json(status: PoolStatus) -> Json:

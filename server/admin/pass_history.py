@@ -11,6 +11,7 @@ from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.report import PassReport
+from server.admin.compaction_json import fences_json
 from storage.log.pass_history import PassHistory
 from storage.threads import loop_thread
 
@@ -52,6 +53,7 @@ class HistoryProbe(SilentProbe):
 
     def pass_completed(self, report: PassReport) -> None:
         members = {name: _short(getattr(report, name)) for name in REPORT_FIELDS}
+        members["fences"] = fences_json(report)
         self._write("completed", report.topic, report.partition, members)
 
     def swept(self, report: ExpiryReport) -> None:

@@ -154,9 +154,9 @@ def keys_of(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.key) for record in records_of(log)]
 
 
-def flip_a_byte(log: PartitionLog) -> None:
-    """Damage the first sealed segment; a second flip repairs it."""
-    path = Path(log.segments[0].path(LOG))
+def flip_a_byte(log: PartitionLog, *, segment: int = 0) -> None:
+    """Damage a sealed segment, by default the first one; a second flip repairs it."""
+    path = Path(log.segments[segment].path(LOG))
     data = path.read_bytes()
     path.write_bytes(data[:64] + bytes([data[64] ^ 0xFF]) + data[65:])
 

@@ -69,6 +69,8 @@ class Scenario:
     sidecars: SidecarMode = SidecarMode.KEPT
     output_bytes_max: int = (1 << 31) - 1
     """The size at which a group's output continues in another segment."""
+    has_fence: bool = False
+    """Whether a batch inflates beyond the bound, so that its segment stays as it is."""
     seed: int = 0
 
     def build(
@@ -82,8 +84,12 @@ class Scenario:
             sidecars=self.sidecars,
         )
         random = Random(self.seed)
+        if self.has_fence:
+            log.settings = replace(log.settings, decompressed_bytes_max=10_000)
         for number in range(self.batches_count):
             log.append(*self._batch(random, number), codec=self.codec)
+            if self.has_fence and number == self.batches_count // 2:
+                log.append((KEYS[0], bytes(20_000)), (KEYS[1], None), codec=Codec.ZSTD)
             if self.transactions and number % 2 == 0:
                 append_transaction(log, random.choice(KEYS), aborted=number % 4 == 0)
             if number % 3 == 2:
@@ -172,6 +178,17 @@ SCENARIOS = [
     ),
     pytest.param(
         Scenario(transactions=True, tombstones_are_due=True, seed=8), id="transactions_markers_due"
+    ),
+    pytest.param(
+        Scenario(
+            batches_count=14,
+            transactions=True,
+            tombstones=True,
+            tombstones_are_due=True,
+            has_fence=True,
+            seed=14,
+        ),
+        id="fence",
     ),
     pytest.param(
         Scenario(segment_bytes=1500, output_bytes_max=200, seed=9), id="several_outputs_a_group"

@@ -77,6 +77,7 @@ class Report:
     bytes_untouched: int = 5000
     segments_untouched: int = 3
     sidecars_built: int = 2
+    fenced_bytes: int = 0
     seconds: float = 0.7
     verify_seconds: float = 0.25
 

@@ -133,7 +133,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
     world.server.connection_opened("P")
     world.server.login_completed("P", "PLAIN", is_again=False)
     world.cleaner.pass_started("c", 0)
-    world.cleaner.pass_completed(Report())
+    world.cleaner.pass_completed(Report(fenced_bytes=10))
     world.cleaner.picked(None)
     world.cleaner.quarantined(quarantined("c", 0))
     world.cleaner.space_checked({"/data/1": 5000}, short_count=0)

@@ -105,6 +105,26 @@ def test_a_partition_in_quarantine_is_shown_with_the_kind_of_its_error() -> None
     assert not [name for name, *_ in world.samples() if "quarantine" in name]
 
 
+def test_damaged_segments_are_shown_until_a_pass_finds_none() -> None:
+    world = ScrapedWorld(
+        partitions=[partition("c", number, backlog=Waiting()) for number in range(3)], listed_max=1
+    )
+    for number, size in enumerate((300, 700)):
+        world.cleaner.pass_completed(Report(partition=number, fenced_bytes=size))
+
+    samples = world.samples()
+
+    assert samples["kompakt_log_fenced_bytes", "c", "1"] == 700
+    assert ("kompakt_log_fenced_bytes", "c", "0") not in samples, "one is listed"
+    assert samples["kompakt_topic_fenced_partitions", "c"] == 2
+
+    for number in range(2):
+        world.cleaner.pass_completed(Report(partition=number))
+
+    names = {name for name, *_ in world.samples()}
+    assert not {"kompakt_log_fenced_bytes", "kompakt_topic_fenced_partitions"} & names
+
+
 def test_a_scrape_lists_the_largest_partitions_and_the_same_for_all_of_kafka_s_names() -> None:
     partitions = [partition("t", number, size_bytes=number % 7) for number in range(10)]
 
@@ -165,7 +185,7 @@ def test_topics_are_bounded_as_partitions_are() -> None:
         topic = f"t{number}"
         backlog = Waiting(dirty_bytes=number, horizon_ms=number, tombstones_due_ms=number)
         world.partitions.append(partition(topic, 0, backlog=backlog))
-        world.cleaner.pass_completed(Report(topic=topic))
+        world.cleaner.pass_completed(Report(topic=topic, fenced_bytes=1))
         world.cleaner.quarantined(quarantined(topic, 0))
 
     samples = world.samples()
@@ -180,7 +200,7 @@ def test_topics_are_bounded_as_partitions_are() -> None:
 
 def test_a_partition_that_is_gone_or_no_longer_compacted_is_not_shown() -> None:
     world = ScrapedWorld(partitions=[partition("c", 0, backlog=Waiting())])
-    world.cleaner.pass_completed(Report())
+    world.cleaner.pass_completed(Report(fenced_bytes=1))
     world.cleaner.quarantined(quarantined("c", 0))
     assert world.samples()["kompakt_log_passes_total", "c", "0", "completed"] == 1
 

@@ -76,6 +76,8 @@ class History:
     log: CompactedLog
     written: dict[int, Written] = field(default_factory=dict)
     producers: dict[int, Producer] = field(default_factory=dict)
+    start_offset: int = 0
+    """Below it, records were deleted."""
     cut_at: int = -1
     """Where the log was truncated last. The output of a pass may end before it, and
     no reader learns where, until something is appended."""
@@ -219,7 +221,7 @@ class History:
 
     def check(self) -> None:
         records, position = self._read(self.log.log.log_start_offset)
-        assert self.log.log.log_start_offset == 0
+        assert self.log.log.log_start_offset == self.start_offset
         self._check_end(position)
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets)), "order"

@@ -15,6 +15,7 @@ from server.config.changes import ConfigChange, Operation
 from server.topics.topic import Topic
 from storage.files.paths import LOG
 from storage.log.log import PartitionLog
+from tests.harness.blocked_sidecar import block_sidecar
 from tests.harness.scraped_world import samples_in
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
 
@@ -96,7 +97,7 @@ async def test_a_pass_moves_what_tells_of_its_log(tmp_path: Path) -> None:
 
 async def test_a_log_that_cannot_be_cleaned_is_counted_until_it_can(tmp_path: Path) -> None:
     name = f"{UNCLEANABLE}_partitions_count", str(tmp_path)
-    failures = "kompakt_log_quarantine_failures", "table", "0", "corrupt_batch"
+    failures = "kompakt_log_quarantine_failures", "table", "0", "disk_error"
     async with serving_broker(tmp_path, **CLEANER, log_cleaner_backoff_ms="50") as served:
         topic = await served.create(
             "table", cleanup_policy="compact", min_cleanable_dirty_ratio="1"
@@ -104,7 +105,7 @@ async def test_a_log_that_cannot_be_cleaned_is_counted_until_it_can(tmp_path: Pa
         log = served.log("table")
         await fill(served)
         before = await scrape(served)
-        flip_a_byte(log)
+        block_sidecar(log)
         await alter(served, "max.compaction.lag.ms", "1")
         resting = await scraped_until(served, lambda s: s[name] == 1 and failures in s)
         later = await scraped_until(
@@ -122,6 +123,30 @@ async def test_a_log_that_cannot_be_cleaned_is_counted_until_it_can(tmp_path: Pa
     assert later["kompakt_cleaner_overdue_partitions",] == 1
     assert gone["kafka_log_logcleaner_max_compaction_delay_secs",] == 0
     assert not [labels for each, *labels in gone if "table" in labels and "compact" in each]
+
+
+async def test_damaged_segments_are_counted_until_they_are_gone(tmp_path: Path) -> None:
+    size = "kompakt_log_fenced_bytes", "table", "0"
+    topics = "kompakt_topic_fenced_partitions", "table"
+    async with serving_broker(tmp_path, **CLEANER, log_cleaner_backoff_ms="50") as served:
+        await served.create("table", cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+        log = served.log("table")
+        await fill(served)
+        before = await scrape(served)
+        flip_a_byte(log)
+        await alter(served, "max.compaction.lag.ms", "1")
+        fenced = await scraped_until(served, lambda s: size in s)
+        flip_a_byte(log)
+        compaction = served.broker.compaction
+        assert compaction is not None
+        await compaction.pool.clean_now(log)
+        after = await scrape(served)
+
+    assert size not in before
+    assert fenced[size] > 1000
+    assert fenced[topics] == 1
+    assert size not in after
+    assert topics not in after
 
 
 async def test_a_change_of_the_cleaner_s_settings_leaves_its_metrics_in_place(

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.pacing.meter import CleaningAborted
-from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
 from storage.files.errors import CutRefused, NoSpace, SegmentRemoved, SwapRefused
 from storage.files.paths import LOG
@@ -236,14 +235,16 @@ def corrupt_log(position: int, data: bytes) -> CompactedLog:
         pytest.param(8, struct.pack(">i", -1), id="a_negative_size"),
     ],
 )
-def test_a_damaged_batch_stops_the_pass_and_changes_nothing(position: int, data: bytes) -> None:
+def test_a_segment_with_a_damaged_batch_stays_as_it_is(position: int, data: bytes) -> None:
     log = corrupt_log(position, data)
-    segments = log.log.segments
+    segment = log.log.segments[1]
+    before = log.fs.read_bytes(segment.path(LOG))
 
-    with pytest.raises(CorruptBatch):
-        log.execute(log.plan())
+    report = log.execute(log.plan())
 
-    assert log.log.segments == segments
+    assert [fence.base_offset for fence in report.fences] == [segment.base_offset]
+    assert log.log.segments[1] is segment
+    assert log.fs.read_bytes(segment.path(LOG)) == before
     assert not [name for name in log.files() if name.endswith(".cleaned")]
 
 
@@ -251,10 +252,11 @@ def test_a_file_shorter_than_its_row_is_corruption_not_the_end_of_the_data() -> 
     log = superseded_log()
     log.log.segments[2].files.open().truncate(10)
 
-    with pytest.raises(CorruptBatch, match="ends early"):
-        log.execute(log.plan())
+    report = log.execute(log.plan())
 
-    assert len(log.log.segments) == 4
+    assert ["file ends early" in fence.reason for fence in report.fences] == [True]
+    assert report.fences[0].base_offset == log.log.segments[-2].base_offset
+    assert log.log.clean_offset == report.fences[0].base_offset
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:

@@ -11,7 +11,7 @@ from cleaner.inspect.verify_keys import verify_keys
 from cleaner.rules.cleaning_plan import remainder_of
 from cleaner.rules.pick import Reason
 from protocol.records.record_batch import Record, build_batch
-from storage.files.paths import KEYS
+from storage.files.paths import KEYS, LOG
 from storage.formats.config_property import LONG_MAX
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.log_config import LogConfig
@@ -23,6 +23,7 @@ from tests.harness.compacted_log import (
     identity,
     meter_of,
 )
+from tests.harness.damage import flip
 from tests.harness.log_builder import valid
 from tests.harness.table_digest import digest_of
 
@@ -331,3 +332,41 @@ def test_the_fate_of_a_key_says_when_an_older_value_may_go() -> None:
     found = find_key(view, b"a", log.settings, meter=meter, now_ms=log.now_ms)
 
     assert found.fate[0].endswith("one may go at 2024-10-04 10:00:00 UTC")
+
+
+def test_values_in_a_fence_count_for_none_so_no_older_one_goes_for_them() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_versions=2, segment_bytes=1))
+    for number in range(4):
+        append(log, b"a", b"%d" % number)
+        log.roll()
+    path = log.log.segments[2].path(LOG)
+    flip(log.fs, path, 70)
+
+    log.execute(log.plan())
+    around = [segment.record_count for segment in log.log.segments[:2]]
+    flip(log.fs, path, 70)
+    log.execute(log.plan())
+
+    assert around == [0, 1], "of the readable values the last two stay"
+    assert offsets(log) == [2, 3]
+    assert log.log.clean_offset == 4
+
+
+def test_a_history_that_no_setting_keeps_does_not_end_below_a_fence() -> None:
+    log = CompactedLog(THREE_VERSIONS)
+    for number in range(3):
+        append(log, b"a", b"%d" % number)
+    log.clean()
+    append(log, b"b", b"1")
+    log.roll()
+    flip(log.fs, log.log.segments[0].path(LOG), 40)
+    log.log.update_config(CONFIG)
+
+    log.execute(log.plan())
+    had = log.log.has_history
+    flip(log.fs, log.log.segments[0].path(LOG), 40)
+    log.execute(log.plan())
+    log.clean_until_idle()
+
+    assert (had, log.log.has_history) == (True, False)
+    assert offsets(log) == [2, 3]

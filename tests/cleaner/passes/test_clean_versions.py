@@ -17,9 +17,11 @@ from cleaner.rules.record_verdict import Verdict
 from protocol.records.record import Headers
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.numbers import Offset
+from storage.files.paths import LOG
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from storage.formats.config_property import LONG_MAX
 from tests.harness.compacted_log import CONFIG, HASH_KEY, START_MS, CompactedLog, identity
+from tests.harness.damage import flip
 from tests.harness.log_builder import valid
 
 BY_HEADER = replace(CONFIG, compaction_strategy="header", compaction_strategy_header="version")
@@ -228,3 +230,30 @@ def test_half_of_the_memory_is_for_keys_however_many_marks_there_are(records: in
     left = settings.map_bytes - 2 * marks_bytes(records)
     assert found.memory_bytes <= max(left, settings.map_bytes // 2)
     assert found.memory_bytes >= settings.map_bytes // 2 - SLOT_BYTES - 8
+
+
+def test_a_tombstone_below_a_fence_stays_because_it_may_outrank_a_record_in_it() -> None:
+    log = CompactedLog(BY_HEADER)
+    append(log, b"a", None, 5)
+    append(log, b"x", b"1", 1)
+    log.roll()
+    append(log, b"a", b"late", 1)
+    log.roll()
+    append(log, b"x", b"2", 2)
+    log.roll()
+    path = log.log.segments[1].path(LOG)
+    flip(log.fs, path, 70)
+    for _ in range(3):
+        log.execute(log.plan())
+        log.now_ms += RETENTION_MS
+    append(log, b"guard", b"1", 1)
+    report = log.clean()
+    tombstones = log.log.segments[0].tombstone_count
+
+    flip(log.fs, path, 70)
+    log.clean()
+    log.now_ms += RETENTION_MS
+    log.clean_until_idle()
+
+    assert (report.fences[0].base_offset, report.hold_offset, tombstones) == (2, 0, 1)
+    assert [(key, value) for _, key, value in log.pairs()] == [(b"x", b"2"), (b"guard", b"1")]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from cleaner.pool import backlog as module
 from cleaner.pool.backlog import Backlog, Backlogs
 from cleaner.rules.pick import Assessment, assess
-from storage.files.paths import KEYS
+from storage.files.paths import KEYS, LOG
 from storage.formats.config_property import LONG_MAX
 from tests.harness.compacted_log import CONFIG, CompactedLog
+from tests.harness.damage import flip
 
 
 def backlog_of(compacted: CompactedLog) -> Backlog:
@@ -136,10 +137,10 @@ def test_a_log_that_has_not_changed_is_not_assessed_again(monkeypatch: pytest.Mo
     compacted, backlogs, assessed = CompactedLog(), Backlogs(), 0
     compacted.append_segment((b"a", b"1"))
 
-    def counting(*arguments: object) -> Assessment:
+    def counting(*arguments: object, **others: object) -> Assessment:
         nonlocal assessed
         assessed += 1
-        return assess(*arguments)  # type: ignore[arg-type]
+        return assess(*arguments, **others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "assess", counting)
     for _ in range(5):
@@ -157,3 +158,20 @@ def test_a_log_that_is_gone_is_forgotten() -> None:
     list(backlogs.survey([], compacted.now_ms))
 
     assert not backlogs._cache
+
+
+def test_what_was_judged_above_a_fence_is_no_backlog() -> None:
+    compacted, backlogs = CompactedLog(replace(CONFIG, max_compaction_lag_ms=1)), Backlogs()
+    for _ in range(3):
+        compacted.append_segment((b"a", b"1"))
+    flip(compacted.fs, compacted.log.segments[1].path(LOG), 40)
+    compacted.execute(compacted.plan())
+    compacted.now_ms += 1000
+
+    ((_, backlog),) = backlogs.survey(
+        [compacted.log], compacted.now_ms, lambda _log: compacted.remainder
+    )
+
+    assert backlog is not None
+    assert (backlog.dirty_bytes, backlog.cleanable_bytes) == (0, 0)
+    assert backlog.overdue_ms(compacted.now_ms) == 0

@@ -10,11 +10,14 @@ import pytest
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.progress import PassProgress
 from cleaner.passes.verify_pass import VerificationFailed
-from cleaner.pool.pass_ends import PassEnds, reason_of
+from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
+from cleaner.rules.fence import fence_around, reason_of
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError, LogOffline, SegmentRemoved, SwapRefused
+from storage.formats.manifest import SegmentRow
 from storage.formats.topic_partition import TopicPartition
 from tests.cleaner.pool_house import SETTINGS, Recorder
 from tests.cleaner.rules.test_report import REPORT
@@ -82,6 +85,21 @@ def test_a_pass_that_was_stopped_is_told_and_no_failure(ends: PassEnds, probe: R
 
     assert (ends.quarantined, ends.last_reports) == ((), {})
     assert probe.events == ["aborted orders"]
+
+
+def test_a_damaged_segment_is_logged_when_it_is_found(
+    ends: PassEnds, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = SegmentRow(base_offset=Offset(5), end_offset=Offset(9), file_version=1, size=10)
+    report = replace(REPORT, fences=(fence_around(row, CorruptBatch("CRC"), 0),))
+
+    ends.completed(ORDERS, report)
+    ends.completed(ORDERS, report)
+
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert errors == [
+        f"{ORDERS}: the damaged segment with offsets [5, 9) stays as it is: CRC",
+    ]
 
 
 @pytest.mark.parametrize(

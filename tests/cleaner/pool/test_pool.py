@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.wire.errors import CorruptBatch
-from storage.files.errors import NoSpace
+from storage.files.errors import DiskError, NoSpace
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from tests.cleaner.pool_house import (
@@ -22,11 +21,11 @@ from tests.cleaner.pool_house import (
     House,
     Recorder,
     WallClock,
-    flip_a_byte,
     keys_of,
     running,
     until,
 )
+from tests.harness.blocked_sidecar import block_sidecar, unblock_sidecar
 from tests.harness.compacted_log import CONFIG, records_of
 
 
@@ -229,11 +228,11 @@ async def test_a_pool_looks_again_when_a_delete_horizon_has_passed(house: House)
 
 
 async def test_a_pool_looks_again_when_a_quarantined_log_may_be_tried(house: House) -> None:
-    flip_a_byte(log := house.dirty_log())
+    block_sidecar(log := house.dirty_log())
     pool = house.pool(NEVER_LOOK_TWICE)
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(DiskError):
         await pool.clean_now(log)
-    flip_a_byte(log)
+    unblock_sidecar(log)
 
     async with running(pool):
         await until(lambda: log.clean_offset == 3)

@@ -15,7 +15,7 @@ from cleaner.pool.pool import CleanerPool
 from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
 from cleaner.rules.report import PassReport
-from protocol.wire.errors import CorruptBatch
+from storage.files.errors import DiskError
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from tests.cleaner.pool_house import (
@@ -30,6 +30,7 @@ from tests.cleaner.pool_house import (
     staged_files,
     until,
 )
+from tests.harness.blocked_sidecar import block_sidecar
 from tests.harness.compacted_log import CONFIG
 
 
@@ -84,10 +85,10 @@ async def test_clean_now_refuses_a_log_that_is_not_compacted(house: House) -> No
 
 async def test_clean_now_tells_what_is_wrong(house: House) -> None:
     log = house.dirty_log()
-    flip_a_byte(log)
+    block_sidecar(log)
     pool = house.pool()
 
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(DiskError):
         await pool.clean_now(log)
     await pool.stop()
 
@@ -191,9 +192,10 @@ async def test_a_rehearsal_of_a_damaged_log_says_so_and_no_more(house: House) ->
     flip_a_byte(log)
     pool = house.pool()
 
-    with pytest.raises(CorruptBatch):
-        await pool.dry_run(log)
+    rehearsed = await pool.dry_run(log)
 
+    assert [fence.base_offset for fence in rehearsed.report.fences] == [0]
+    assert pool.status().fenced == {}
     assert pool.status().quarantined == ()
     assert house.probe.events == []
     await pool.stop()

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from cleaner.rules.fence import fence_around
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess
+from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -693,3 +695,60 @@ def test_a_clean_log_is_clean_at_any_time() -> None:
     log = log_of(row(0), clean_offset=10, active_records=0)
 
     assert assess(log, NIGHTS, NOON_MS).blocker is Blocker.NOTHING_DIRTY
+
+
+# ---------------------------------------------------------------- fences
+
+
+def fenced(row: SegmentRow, *, end_offset: int) -> Remainder:
+    """Returns what a pass has left that cleaned up to an offset around one damaged segment."""
+    return Remainder(
+        first_uncleanable_offset=Offset(end_offset),
+        now_ms=NOW_MS,
+        hold_offset=row.base_offset,
+        fences=(fence_around(row, CorruptBatch("CRC"), NOW_MS),),
+    )
+
+
+def test_what_a_pass_has_judged_above_a_fence_counts_as_clean() -> None:
+    log = log_of(row(0), row(1), row(2), clean_offset=10)
+    remainder = fenced(row(1), end_offset=30)
+
+    assessment = assess(log, replace(COMPACT, max_compaction_lag_ms=1), NOW_MS, remainder=remainder)
+
+    assert assessment.reason is None
+    assert (assessment.clean_bytes, assessment.cleanable_bytes) == (300, 0)
+    assert assessment.known_fences == remainder.fences
+
+
+def test_a_pass_over_news_begins_at_the_fence() -> None:
+    log = log_of(row(0), row(1), row(2), row(3), clean_offset=10)
+    config = replace(COMPACT, min_cleanable_dirty_ratio=0.2)
+
+    assessment = assess(log, config, NOW_MS, remainder=fenced(row(1), end_offset=30))
+
+    assert assessment.reason is Reason.DIRTY
+    assert assessment.dirty_ratio == 0.25
+    assert bounds_of(assessment) == (10, 40)
+
+
+def test_tombstones_above_a_fence_make_no_log_eligible() -> None:
+    below, above = row(0, horizon_ms=NOW_MS + 1), row(2, horizon_ms=NOW_MS + 1)
+    remainder = fenced(row(1), end_offset=30)
+    later_ms = NOW_MS + 10
+
+    held = assess(log_of(row(0), row(1), above), COMPACT, later_ms, remainder=remainder)
+    due = assess(log_of(below, row(1), row(2)), COMPACT, later_ms, remainder=remainder)
+
+    assert held.reason is None
+    assert due.reason is Reason.TOMBSTONES_DUE
+
+
+def test_a_log_whose_fence_is_gone_is_dirty_at_any_ratio() -> None:
+    log = replace(log_of(row(2), clean_offset=20), log_start_offset=Offset(20))
+    config = replace(COMPACT, min_cleanable_dirty_ratio=1.0)
+
+    assessment = assess(log, config, NOW_MS, remainder=fenced(row(1), end_offset=30))
+
+    assert assessment.reason is Reason.DIRTY
+    assert assessment.known_fences == ()

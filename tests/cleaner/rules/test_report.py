@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cleaner.rules.fence import Fence
 from cleaner.rules.report import PassReport
+from protocol.wire.numbers import Offset
 
 REPORT = PassReport(
     topic="orders",
@@ -70,3 +72,25 @@ def test_the_log_line_of_a_pass_that_rewrote_nothing_says_so_and_no_more() -> No
 
     assert str(report).startswith("orders-3: cleaned [1200, 98000), nothing rewritten (dirty, ")
     assert str(report).endswith(" in 2.1 s, 210 ms of it to verify")
+
+
+def test_the_log_line_names_damaged_segments_and_up_to_where_the_rest_was_cleaned() -> None:
+    fences = tuple(
+        Fence(
+            base_offset=Offset(start),
+            end_offset=Offset(start + 10),
+            file_version=1,
+            size=100,
+            reason=f"CRC differs at {start}",
+            since_ms=7,
+        )
+        for start in (1200, 1300, 1400, 1500)
+    )
+    report = replace(REPORT, end_offset=1200, fences=fences, end_behind_fences=98000)
+
+    assert str(report).startswith("orders-3: cleaned [1200, 98000), ")
+    assert (
+        "; cleaned around 4 damaged segments, which stay as they are: CRC differs at 1200;"
+        " CRC differs at 1300; CRC differs at 1400;"
+    ) in str(report)
+    assert report.fenced_bytes == 400

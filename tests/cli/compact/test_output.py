@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cleaner.rules.fence import Fence
 from cleaner.rules.report import PassReport
 from cli.compact.history import print_history
 from cli.compact.output import (
@@ -17,7 +18,8 @@ from cli.compact.output import (
     print_status,
 )
 from cli.compact.undo import print_kept
-from server.admin.compaction_json import report_json
+from protocol.wire.numbers import Offset
+from server.admin.compaction_json import fence_json, report_json
 
 REPORT = PassReport(
     topic="orders",
@@ -264,3 +266,59 @@ def test_the_history_names_the_command_that_undoes_a_pass(
     print_history([{**completed(), "undo_number": 9, "undo": undo}], "orders")
 
     assert capsys.readouterr().out.splitlines()[-1].endswith(": kompakt compact undo orders-0 9")
+
+
+FENCE = Fence(
+    base_offset=Offset(500),
+    end_offset=Offset(900),
+    file_version=7,
+    size=2_000_000,
+    reason="record batch at position 144: its CRC differs",
+    since_ms=1_795_279_808_607,
+)
+FENCED = replace(REPORT, end_offset=500, fences=(FENCE,), end_behind_fences=161_314)
+
+
+def test_a_report_names_the_damaged_segment_that_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(report_json(FENCED))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("orders-0: cleaned [0, 161314) in 128 ms, ")
+    assert lines[3] == (
+        "  the damaged segment with offsets [500, 900) (2.0 MB) stays as it is:"
+        " record batch at position 144: its CRC differs"
+    )
+
+
+def test_a_log_with_nothing_but_a_damaged_segment_is_not_called_clean(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_report(report_json(replace(FENCED, start_offset=161_314, groups=0)))
+
+    assert "already clean" not in capsys.readouterr().out
+
+
+def test_the_history_names_damaged_segments_behind_its_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_history([{**completed(), **report_json(FENCED)}], None)
+
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith(
+            "2026-11-21 16:50:08  orders-0 the damaged segment with offsets [500, 900) (2.0 MB) stays"
+        )
+    )
+
+
+def test_the_status_names_damaged_segments_and_since_when_they_are_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fence = {"topic": "orders", "partition": 0, **fence_json(FENCE)}
+    print_status({**status(), "fenced": [fence]})
+
+    assert (
+        "orders-0 has a damaged segment with offsets [500, 900), known since"
+        " 2026-11-21 16:50:08 UTC, which stays as it is: record batch at position 144: its CRC differs\n"
+    ) in capsys.readouterr().out

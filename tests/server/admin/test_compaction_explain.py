@@ -17,6 +17,7 @@ import pytest
 from protocol.records.control_record import ControlType
 from storage.files.paths import LOG
 from storage.log.cleaning_view import CleanableSegment
+from tests.harness.blocked_sidecar import block_sidecar
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.log_builder import batch_of as log_batch_of
 from tests.harness.log_builder import marker_of, valid
@@ -215,15 +216,41 @@ async def test_quarantined(tmp_path: Path) -> None:
     async with steered_broker(tmp_path) as broker:
         await compacted(broker)
         roll(broker)
-        damage(broker.served.log("orders").segments[0].path(LOG))
+        block_sidecar(broker.served.log("orders"))
         await broker.finished(await broker.post("/topics/orders/now"))
 
         finding = await first_finding(broker, "quarantined")
 
-        assert "CRC" in finding["text"]
+        assert ".keys" in finding["text"]
         assert finding["numbers"]["failures"] == 1
         assert 0 < finding["numbers"]["retry_in_seconds"] <= 30
         assert "kompakt dump-log --verify" in finding["remedy"]
+
+
+async def test_fenced(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await compacted(broker)
+        roll(broker)
+        damage(broker.served.log("orders").segments[0].path(LOG))
+        await broker.finished(await broker.post("/topics/orders/now"))
+
+        explanation = await explained(broker)
+        status = await broker.get("")
+
+        (finding,) = [each for each in explanation["findings"] if each["obstacle"] == "fenced"]
+        assert "damaged" not in explanation["text"], "a fence keeps no pass from running"
+        assert "1 damaged segment" in finding["text"]
+        assert "CRC" in finding["text"]
+        assert "tombstones from offset 0 on stay" in finding["text"]
+        assert "kompakt compact now orders-0" in finding["remedy"]
+        assert "set cleanup.policy=compact,delete" in finding["remedy"]
+        assert "kompakt topics delete-records orders --partition 0 --before 3" in finding["remedy"]
+        assert finding["numbers"]["first_offset"] == 0
+        assert finding["numbers"]["end_offset"] == 3
+        (fence,) = status["fenced"]
+        assert (fence["topic"], fence["partition"], fence["base_offset"]) == ("orders", 0, 0)
+        assert fence["since_ms"] == finding["numbers"]["since_ms"]
+        assert status["quarantined"] == []
 
 
 async def test_throttled(tmp_path: Path) -> None:

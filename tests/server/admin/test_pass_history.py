@@ -22,6 +22,7 @@ from storage.formats.topic_partition import TopicPartition
 from storage.log.pass_history import PassHistory
 from tests.cleaner.rules.test_expiry_report import REPORT as SWEEP
 from tests.cleaner.rules.test_report import REPORT
+from tests.harness.blocked_sidecar import block_sidecar
 from tests.harness.broker_process import BrokerProcess, scrape
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.steered_broker import SteeredBroker, steered_broker
@@ -132,6 +133,25 @@ def damage(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
+async def test_damaged_segments_are_told_with_the_pass_that_cleaned_around_them(
+    tmp_path: Path,
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await broker.served.create("orders", cleanup_policy="compact")
+        await broker.produce_dirty("orders")
+        log = broker.served.log("orders")
+        log.roll(0)
+        damage(Path(log.segments[0].path(LOG)))
+        await broker.finished(await broker.post("/topics/orders/now"))
+        (entry,) = await history_of(broker, count=1)
+
+    assert entry["result"] == "completed"
+    assert entry["held_by"] == "the damaged segment with offsets [0, 3)"
+    (fence,) = entry["fences"]
+    assert (fence["base_offset"], fence["end_offset"]) == (0, 3)
+    assert "CRC" in fence["reason"]
+
+
 async def fill(broker: SteeredBroker) -> None:
     """Run one pass over each of two partitions, and one that fails over another topic."""
     await broker.served.create("orders", 2, cleanup_policy="compact")
@@ -140,7 +160,7 @@ async def fill(broker: SteeredBroker) -> None:
         await broker.produce_dirty(topic)
     log = broker.served.log("broken-1")
     log.roll(0)
-    damage(Path(log.segments[0].path(LOG)))
+    block_sidecar(log)
     await broker.finished(await broker.post("/topics/broken-1/now"))
     await history_of(broker, count=1)
     await broker.finished(await broker.post("/topics/orders/now"))
@@ -160,7 +180,7 @@ async def test_the_history_is_found_again_after_a_restart_by_topic_and_partition
 
     # The new process retries the failed pass at once.
     assert [each["result"] for each in everything[-3:]] == ["completed", "completed", "failed"]
-    assert everything[-1]["kind"] == "corrupt_batch"
+    assert everything[-1]["kind"] == "disk_error"
     assert [each["partition"] for each in of_topic] == [1, 0]
     assert of_partition == of_topic[:1]
     assert last["ended_ms"] >= everything[0]["ended_ms"]
@@ -225,7 +245,7 @@ async def test_the_command_shows_a_table_and_json(
     assert table[2].split()[-2:] == ["2", "requested"]
     assert " broken-1-0 " in table[3]
     assert table[3].split()[-1] == "failed"
-    assert " broken-1-0 failed: record batch at position 144, " in table[4]
+    assert " broken-1-0 failed: unlink " in table[4]
     assert (entry["topic"], entry["partition"]) == ("orders", 1)
     assert len(of_topic) == 3, "a topic of that whole name comes first"
     assert of_nothing == ["no pass over nothing has ended yet"]
