@@ -260,7 +260,7 @@ class Rewriting:
         self.tally["keys_to_check_bytes"] += recopy.keys_to_check_bytes
 
     def _noted(self, group: Group) -> Iterator[IndexedSegment]:
-        """Yield the segments of a group; note the one that is read, as its damage may end the pass."""
+        """Yield the segments of a group; note the one being read, as its damage may end the pass."""
         for segment, _ in group:
             self.damaged = segment
             yield segment

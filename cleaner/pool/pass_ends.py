@@ -19,7 +19,7 @@ from cleaner.pool.runner import RunningPass
 from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.fence import reason_of
 from cleaner.rules.report import PassReport
-from protocol.wire.errors import DecompressionTooLarge, ProtocolError
+from protocol.wire.errors import ProtocolError
 from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError, SwapRefused
 from storage.formats.topic_partition import TopicPartition
 from storage.threads import loop_thread
