@@ -96,7 +96,7 @@ soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tes
 	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
 	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py \
 	    tests/conformance/test_streams.py tests/server/test_bad_input_over_tls.py tests/replog/test_simulation.py \
-	    tests/server/replication/test_mirror_simulation.py $(PYTEST_ARGS) > bench/results/soak.txt; \
+	    tests/server/replication/test_mirror_simulation.py tests/server/test_metadata_damage.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
 
 DIFFERENTIAL_SEEDS ?= 5

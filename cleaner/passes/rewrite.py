@@ -224,8 +224,8 @@ class Rewriting:
     def rewrite(self, group: Group, *, takes_offset: bool) -> None:
         """Recopy, verify and swap one group; `takes_offset`: the swap commits the clean offset too."""
         strategy = self._plan.view.config.strategy
-        # Batches beyond the pass's end are copied unread, and those of transactions whose markers may lie
-        # in a fence.
+        # Batches beyond the pass's end are copied unread, and those of transactions whose markers may
+        # lie in a fence.
         is_judged = group[-1][0].row.end_offset <= self._end_offset and not self._has_fences
         recopy = Recopy(
             self.batch_filter,

@@ -23,7 +23,7 @@ from storage.log.log import PartitionLog
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce
 
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "10000")) // 50
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "4000")) // 50
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 STEPS, STATES_EACH = 30, 100
 FAULT_SEEDS = range(1, 30)

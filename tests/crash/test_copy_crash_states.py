@@ -21,7 +21,7 @@ from tests.harness.followed_log import FollowedLog, copy_state, open_copy
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.offsets_model import Commit, Event, Marker, Tombstones
 
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "10000")) // 25
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "4000")) // 25
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 STEPS, STATES_EACH = 40, 250
 

@@ -19,7 +19,7 @@ from storage.log.segment_list import SegmentList
 from tests.crash.faulty_workload import FaultyWorkload
 from tests.harness.memory_fs import MemoryFileSystem
 
-FAULTS = int(os.environ.get("KOMPAKT_FAULTS", "2000"))
+FAULTS = int(os.environ.get("KOMPAKT_FAULTS", "1000"))
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 

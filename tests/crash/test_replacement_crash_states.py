@@ -31,7 +31,7 @@ from tests.harness.log_home import LogHome
 from tests.harness.memory_fs import MemoryFileSystem
 
 Patch = pytest.MonkeyPatch
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "10000")) // 10
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "4000")) // 10
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 

@@ -27,7 +27,7 @@ import pytest
 
 from tests.crash.sweep import Sweep
 
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "10000"))
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "4000"))
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 

@@ -35,7 +35,7 @@ from storage.log.new_files import NewFiles
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
 from tests.harness.memory_fs import MemoryFileSystem
 
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "10000")) // 25
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "4000")) // 25
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 
 Patch = pytest.MonkeyPatch

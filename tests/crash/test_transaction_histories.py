@@ -29,7 +29,7 @@ from tests.harness.transaction_plan import plan_of
 from tests.harness.transaction_run import BROKER_CONFIG, TransactionRun
 from tests.harness.verification import errors_in
 
-HISTORIES = int(os.environ.get("KOMPAKT_TRANSACTION_HISTORIES", "12"))
+HISTORIES = int(os.environ.get("KOMPAKT_TRANSACTION_HISTORIES", "6"))
 FIRST_SEED = int(os.environ.get("KOMPAKT_TRANSACTION_SEED", "1"))
 PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 JAVA_CLIENTS = ("java-3.9", "java-4.3")

@@ -27,6 +27,7 @@ from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
+from tests.harness.examples import every
 from tests.harness.log_builder import valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.table_digest import digest_of
@@ -255,8 +256,9 @@ class VersionedHistory:
         self.log.must_cover = self.random.choice([NOTHING, self.log.log.log_end_offset])
 
     def crash_everywhere(self) -> int:
-        """Lose power at each operation of one pass, in three ways, and start again; each time the log
-        must agree with the model, and so must what later passes leave. Returns the number of states."""
+        """Lose power at operations of one pass, in a soak at each, in three ways, and start again. Each
+        time the log must agree with the model, and so must what later passes leave. Returns the number
+        of states, tried or not."""
         states = list[MemoryFileSystem]()
 
         def look(_action: str, _path: str) -> None:
@@ -265,7 +267,7 @@ class VersionedHistory:
         self.log.fs.on_operation = look
         self.log.execute(self.log.plan())
         self.log.fs.on_operation = None
-        for fs in states:
+        for fs in every(3, states):
             other = self._on(fs)
             other.check()
             other.log.clean_until_idle()
