@@ -149,3 +149,18 @@ class LogWorks:
         for (tracked, _), before in zip(wanted.proofs, states, strict=True):
             if tracked.erasure is before:
                 tracked.proofs[number] = proof
+        missed = [
+            each.id
+            for each in states
+            if not each.partitions[number].has_tombstone
+            and proof.traces.first_offset(each.key_hash(log.identity.hash_key) or b"")
+            < each.partitions[number].offset
+        ]
+        if missed:
+            _log.error(
+                "erasures %s: the search has missed records in %s, so one of its key sidecars is wrong;"
+                " all are removed, and the next pass makes them again",
+                ", ".join(missed),
+                log.topic_partition,
+            )
+            await self._prover.drop_key_sidecars(proof)

@@ -106,6 +106,13 @@ class Prover:
         """
         return await self._threads.run(left_of, self._fs, log, proof.suspects)
 
+    async def drop_key_sidecars(self, proof: LogProof) -> None:
+        """Remove the key sidecars of the segments that were read, because one is wrong.
+
+        Raises StorageError.
+        """
+        await self._threads.run(_drop_key_sidecars, proof.traces.view)
+
     async def tombstones_at(
         self, log: PartitionLog, offsets: Sequence[int]
     ) -> Mapping[int, Tombstone]:
@@ -136,6 +143,11 @@ def left_of(fs: FileSystem, log: PartitionLog, suspects: frozenset[str]) -> list
 
 def _segments(log: PartitionLog) -> set[SegmentName]:
     return {(each.base_offset, each.file_version) for each in log.segments}
+
+
+def _drop_key_sidecars(view: CleaningView) -> None:
+    for segment in view.segments:
+        segment.drop_key_sidecar()
 
 
 def tombstones_at(log: PartitionLog, offsets: Sequence[int]) -> dict[int, Tombstone]:

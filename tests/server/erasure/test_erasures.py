@@ -116,6 +116,11 @@ def files_of_topic(path: Path) -> Path:
     return topic
 
 
+def sidecar_of(path: Path, topic: str) -> Path:
+    """Returns the sidecar of the first segment."""
+    return min(path.glob(f"{topic}.*/0/*.keys"))
+
+
 async def certificate(broker: SteeredBroker, erasure: Json) -> Json:
     return await broker.get(f"/erasures/{erasure['id']}/certificate")
 
@@ -454,3 +459,29 @@ async def test_files_of_an_older_state_that_are_put_back_withdraw_the_certificat
         back = await until(broker, erasure, holds_it("was put back"))
 
         assert (back["state"], back["is_certified"]) == ("cleaning", False)
+
+
+async def test_a_search_that_a_wrong_sidecar_has_misled_is_noticed_by_the_proof(
+    tmp_path: Path,
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        for topic, key in (("people", KEY), ("others", b"x" * len(KEY))):
+            await create(broker, topic)
+            await produce(broker, key, b"1", topic=topic)
+            await produce(broker, OTHER, b"1", topic=topic)
+            job = await broker.post(f"/topics/{topic}/now")
+            await broker.finished(job)
+        wrong = sidecar_of(tmp_path, "others").read_bytes()
+        # It is sound, and of a segment with the same name and size.
+        sidecar_of(tmp_path, "people").write_bytes(wrong)
+
+        (misled,) = await erase(broker, KEY)
+        assert [part["had_records"] for part in misled["partitions"]] == [False]
+        noticed = await until(broker, misled, lambda each: each["partitions"][0]["needs"] == "pass")
+        assert noticed["state"] == "cleaning"
+        (again,) = await erase(broker, KEY)
+        assert [part["had_records"] for part in again["partitions"]] == [True]
+        await produce(broker, b"carol", b"1")
+
+        for each in (noticed, again):
+            await until(broker, each, is_in("complete"))
