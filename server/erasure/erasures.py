@@ -204,7 +204,7 @@ class Erasures:
         Raises as `Prover.prove`.
         """
         proof = await self._prover.prove(log, [key_hash], below, self._clock.now_ms())
-        return proof, await self._prover.left_of(log, proof)
+        return proof, await self._prover.left_of(log, proof, drops=False)
 
     async def own_public_key(self) -> bytes:
         """Returns the key with which the broker signs. Raises StorageError."""
@@ -342,7 +342,8 @@ class Erasures:
         for number, proof in tracked.proofs.items():
             log = topic.partitions[number]
             assert isinstance(log, PartitionLog)
-            copies += [(number, each) for each in await self._prover.left_of(log, proof)]
+            left = await self._prover.left_of(log, proof, drops=True)
+            copies += [(number, each) for each in left]
         if copies:
             tracked.kept = tuple(
                 Holder(partition=number, text=f"{each.path}: {each.what}", remedy=each.remedy)

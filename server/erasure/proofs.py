@@ -78,8 +78,7 @@ class Prover:
     async def prove(
         self, log: PartitionLog, hashes: Collection[bytes], end_offset: int, now_ms: int
     ) -> LogProof:
-        """Read a log below an offset, without trusting any key sidecar. Copies that are kept only for
-        going back are dropped.
+        """Read a log below an offset, without trusting any key sidecar. Changes nothing.
 
         Raises:
             CleaningAborted, ProtocolError, StorageError: as `CleanerPool.trace_keys`.
@@ -99,12 +98,16 @@ class Prover:
         )
         return LogProof(traces=traces, suspects=suspects, read_ms=now_ms)
 
-    async def left_of(self, log: PartitionLog, proof: LogProof) -> list[KeptCopy]:
+    async def left_of(self, log: PartitionLog, proof: LogProof, *, drops: bool) -> list[KeptCopy]:
         """Returns the suspects that are still there. If there is none, their removal is durable.
+
+        Args:
+            drops: remove those that are kept for nothing else than going back to them. Only once the
+                proof has found nothing: else they may be needed.
 
         Raises StorageError.
         """
-        return await self._threads.run(left_of, self._fs, log, proof.suspects)
+        return await self._threads.run(left_of, self._fs, log, proof.suspects, drops=drops)
 
     async def drop_key_sidecars(self, proof: LogProof) -> None:
         """Remove the key sidecars of the segments that were read, because one is wrong.
@@ -121,21 +124,21 @@ class Prover:
 
 
 def suspects_beside(fs: FileSystem, directory: str, view: CleaningView) -> frozenset[str]:
-    """Returns the paths of files beside a log that a view of it lacks. Drops what is kept only for going
-    back. A worker thread. Raises DiskError."""
+    """Returns the paths of files beside a log that a view of it lacks. A worker thread. Raises
+    DiskError."""
     names = {(each.row.base_offset, each.row.file_version) for each in view.segments}
-    copies = kept_copies(fs, directory, lambda: names)
-    drop_kept_copies(fs, copies)
-    return frozenset(each.path for each in copies if not each.is_droppable)
+    return frozenset(each.path for each in kept_copies(fs, directory, lambda: names))
 
 
-def left_of(fs: FileSystem, log: PartitionLog, suspects: frozenset[str]) -> list[KeptCopy]:
-    """Returns the suspects that are still there. If there is none, their removal is durable.
-
-    A worker thread. Raises StorageError.
-    """
+def left_of(
+    fs: FileSystem, log: PartitionLog, suspects: frozenset[str], *, drops: bool
+) -> list[KeptCopy]:
+    """Returns the suspects that are still there. See `Prover.left_of`. A worker thread."""
     copies = kept_copies(fs, log.directory, lambda: _segments(log))
     left = [each for each in copies if each.path in suspects]
+    if drops:
+        drop_kept_copies(fs, left)
+        left = [each for each in left if not each.is_droppable]
     if not left:
         fs.sync_directory(log.directory)
     return left

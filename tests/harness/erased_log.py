@@ -116,7 +116,7 @@ class ErasedLog:
         need = self._need(erased)
         guard = Guard.LEFT
         if need.next is Next.NOTHING:
-            left = left_of(self.log.fs, self.log.log, erased.suspects)
+            left = left_of(self.log.fs, self.log.log, erased.suspects, drops=True)
             ends = erased.state is ErasureState.ERASED or not erased.has_tombstone
             guard = Guard.KEPT if left else Guard.NOTHING if ends else Guard.TOMBSTONE
         elif erased.state is ErasureState.ERASED:

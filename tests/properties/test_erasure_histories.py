@@ -42,7 +42,7 @@ def _no_suspects(patch: pytest.MonkeyPatch) -> None:
 
 def _no_sync(patch: pytest.MonkeyPatch) -> None:
     """Names that were removed may come back after a power cut."""
-    patch.setattr("tests.harness.erased_log.left_of", lambda *_: [])
+    patch.setattr("tests.harness.erased_log.left_of", lambda *_, **__: [])
 
 
 def _no_proof(patch: pytest.MonkeyPatch) -> None:
