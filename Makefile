@@ -47,7 +47,8 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/net/test_connection_memory.py server/security/quotas/test_quota_limits.py \
     server/security/test_large_denials.py \
     server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \
-    server/admin/test_lease_routes.py server/handlers/test_delete_records.py \
+    server/admin/test_lease_routes.py server/erasure/test_erasures.py \
+    server/handlers/test_delete_records.py \
     server/runtime/test_loop_watch.py server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
