@@ -26,6 +26,7 @@ from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from storage.threads import loop_thread
+from storage.undo.undo_file import EndReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,9 @@ def left_of(
     fs: FileSystem, log: PartitionLog, suspects: frozenset[str], *, drops: bool
 ) -> list[KeptCopy]:
     """Returns the suspects that are still there. See `Prover.left_of`. A worker thread."""
-    copies = kept_copies(fs, log.directory, lambda: _segments(log))
+    if drops and suspects and log.passes_kept:
+        log.drop_passes_kept(EndReason.ERASED)
+    copies = kept_copies(fs, log.directory, lambda: _segments(log), _undoable(log))
     left = [each for each in copies if each.path in suspects]
     if drops:
         drop_kept_copies(fs, left)
@@ -142,6 +145,10 @@ def left_of(
     if not left:
         fs.sync_directory(log.directory)
     return left
+
+
+def _undoable(log: PartitionLog) -> set[SegmentName]:
+    return {(row.base_offset, row.file_version) for each in log.passes_kept for row in each.sources}
 
 
 def _segments(log: PartitionLog) -> set[SegmentName]:

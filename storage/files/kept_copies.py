@@ -1,6 +1,7 @@
 """What beside a log's segments may still have records that were in the log: copies of old segments.
 
-    <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, and has readers
+    <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, and has readers or
+                                                         is kept for an undo (docs/design/undo.md)
     <log dir>/<topic>.<id>/<n>/*.cleaned                 an output of a pass that is not swapped in yet
     <log dir>/<topic>.<id>/<n>/cut.<offset>.<n>          bytes that a recovery has cut off
     <log dir>/<topic>.<id>/<n>.resync                    a copy that a resync is filling
@@ -52,7 +53,10 @@ class KeptCopy:
 
 
 def kept_copies(
-    fs: FileSystem, directory: str, segments: Callable[[], Collection[SegmentName]]
+    fs: FileSystem,
+    directory: str,
+    segments: Callable[[], Collection[SegmentName]],
+    undoable: Collection[SegmentName] = (),
 ) -> tuple[KeptCopy, ...]:
     """Returns everything beside the segments of a log that may have their old records.
 
@@ -61,6 +65,7 @@ def kept_copies(
     Args:
         directory: of the log.
         segments: returns those that are in the log now.
+        undoable: those that are kept so that passes can be undone (`PartitionLog.passes_kept`).
 
     Raises:
         DiskError: a directory cannot be read.
@@ -70,7 +75,7 @@ def kept_copies(
     names = _names(fs, directory)
     listed = segments()
     return (
-        *_beside_segments(directory, names, listed),
+        *_beside_segments(directory, names, listed, undoable),
         *_beside_log(topic_directory, partition, _names(fs, topic_directory)),
         *_beside_topic(log_directory, topic, _names(fs, log_directory)),
         *_leases(join(log_directory, LEASES), _names(fs, join(log_directory, LEASES))),
@@ -94,7 +99,10 @@ def _names(fs: FileSystem, directory: str) -> list[str]:
 
 
 def _beside_segments(
-    directory: str, names: Sequence[str], listed: Collection[SegmentName]
+    directory: str,
+    names: Sequence[str],
+    listed: Collection[SegmentName],
+    undoable: Collection[SegmentName],
 ) -> Iterator[KeptCopy]:
     for name in names:
         file = parse_segment_file(name)
@@ -112,6 +120,12 @@ def _beside_segments(
                 path=join(directory, name),
                 what="an output of a cleaning pass that is not finished",
                 remedy="wait for the pass; a start of the broker removes what a crash has left",
+            )
+        elif (file.base_offset, file.version) in undoable:
+            yield KeptCopy(
+                path=join(directory, name),
+                what="a replaced segment that is kept so that its pass can be undone",
+                remedy="wait until its compaction.undo.ms is over, or set that to 0",
             )
         elif (file.base_offset, file.version) not in listed:
             yield KeptCopy(

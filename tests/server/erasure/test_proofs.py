@@ -8,7 +8,7 @@ import pytest
 
 from server.erasure.proofs import left_of, suspects_beside, tombstones_at
 from storage.files.kept_copies import KeptCopy
-from tests.harness.compacted_log import DIRECTORY, CompactedLog
+from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog
 
 UNDO = KeptCopy(path="data/undo", what="an earlier state", remedy="wait", is_droppable=True)
 
@@ -23,7 +23,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> CompactedLog:
         log.fs.write_bytes(name, b"bytes")
     cut = replace(UNDO, path=f"{DIRECTORY}/cut.7.0", is_droppable=False)
 
-    def copies(fs: object, directory: str, segments: object) -> tuple[KeptCopy, ...]:
+    def copies(fs: object, directory: str, segments: object, *_: object) -> tuple[KeptCopy, ...]:
         return tuple(each for each in (UNDO, cut) if log.fs.exists(each.path))
 
     monkeypatch.setattr("server.erasure.proofs.kept_copies", copies)
@@ -44,6 +44,24 @@ def test_only_what_is_kept_for_going_back_is_dropped_and_not_by_a_verification(
     left = left_of(log.fs, log.log, suspects, drops=True)
     assert [each.path for each in left] == [f"{DIRECTORY}/cut.7.0"]
     assert not log.fs.exists("data/undo")
+
+
+def test_what_is_kept_for_undos_is_named_and_goes_only_with_a_proof() -> None:
+    log = CompactedLog(config=replace(CONFIG, compaction_undo_ms=3_600_000))
+    log.append_segment((b"a", b"1"), (b"b", b"1"))
+    log.append_segment((b"a", b"2"), (b"b", b"2"))
+    log.clean()
+    assert log.log.passes_kept
+    suspects = suspects_beside(log.fs, DIRECTORY, log.log.cleaning_view(as_if_rolled=True))
+
+    left = left_of(log.fs, log.log, suspects, drops=False)
+    assert {each.what for each in left} == {
+        "a replaced segment that is kept so that its pass can be undone"
+    }
+
+    assert left_of(log.fs, log.log, suspects, drops=True) == []
+    assert not log.log.passes_kept
+    assert not any(log.fs.exists(each.path) for each in left)
 
 
 def test_copies_that_appear_after_the_proof_are_not_waited_for(log: CompactedLog) -> None:
