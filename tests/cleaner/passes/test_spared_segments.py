@@ -14,6 +14,7 @@ from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, identity, meter_of
 from tests.harness.log_builder import KeyValue
+from tests.harness.rehearsal import check_prediction
 from tests.harness.table_digest import digest_of
 from tests.harness.transactional_producer import TransactionalProducer
 
@@ -257,6 +258,16 @@ def test_digest_search_and_check_know_what_was_left() -> None:
     )
     assert found.records[0].superseded_by == 10
     assert any("min.segment.dead.ratio" in sentence for sentence in found.fate)
+
+
+def test_a_rehearsal_foretells_what_is_left() -> None:
+    log = log_of(full_segment((b"a", VALUE)), full_segment((b"b", VALUE)))
+    log.append((b"a", VALUE), (b"b", VALUE))
+
+    foretold, report = check_prediction(log)
+
+    assert (foretold.report.records_spared, report.records_spared) == (2, 2)
+    assert len(foretold.untouched) == 3
 
 
 def test_it_does_not_go_together_with_versions() -> None:
