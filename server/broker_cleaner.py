@@ -16,7 +16,6 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
 from server.admin.ledger_verifications import LedgerVerifications
-from server.admin.ledgers import CleaningLedgers
 from server.admin.pass_history import HistoryProbe
 from server.admin.remote_token import remote_token
 from server.config.config import BrokerConfig
@@ -28,6 +27,7 @@ from server.erasure.intake import ErasureIntake
 from server.erasure.proofs import Prover
 from server.events.probe import EventProbe
 from server.events.writer import EventWriter
+from server.ledger.ledgers import CleaningLedgers
 from server.runtime.background import Background
 from server.runtime.executors import Executor
 from storage.batches.validate import ValidBatch

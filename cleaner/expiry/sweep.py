@@ -47,7 +47,7 @@ from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.log.log import PartitionLog
 from storage.segment.lookup import position_before
 from storage.segment.segment import Segment
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 KEY_MEMORY_BYTES = 128
 """What a candidate takes of the memory of the offset map, its key not counted; the keys take as much."""
@@ -81,6 +81,7 @@ class SweepPlan:
     """Which state of the caller's knowledge that is."""
 
 
+@any_thread
 class Sweep:
     """One sweep. The thread calls `next_round` and `prepare`, the loop `append`, never at once."""
 

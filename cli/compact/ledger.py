@@ -24,7 +24,7 @@ from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, complai
 from cli.base.output import print_json, progress_bars
 from cli.compact.client import POLL_SECONDS, TARGET, CompactionClient, connected
 from cli.compact.ledger_output import print_heads, print_passes, print_reports
-from server.admin.ledger_json import ledger_report_json, pass_json
+from server.ledger.ledger_json import ledger_report_json, pass_json
 from storage.files.errors import DamagedFile, StorageError
 from storage.files.local_files import ReadOnlyFileSystem
 from storage.files.paths import META_PROPERTIES

@@ -30,12 +30,12 @@ from server.admin.compaction_undo import undone_json
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
 from server.admin.ledger_verifications import LedgerVerifications
-from server.admin.ledgers import CleaningLedgers
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.changes import ConfigChange, examined
 from server.config.near_names import hint
 from server.config.topic_changes import known_properties_of, topic_change
 from server.erasure.erasures import Erasures
+from server.ledger.ledgers import CleaningLedgers
 from server.runtime.executors import Executor
 from server.runtime.sliced_json import Json
 from server.runtime.turns import Pace, Turns

@@ -21,8 +21,8 @@ from server.admin.compaction import Compaction
 from server.admin.compaction_answers import NUMBER_MAX, parse_number, refusals_as_json
 from server.admin.http_rules import LEDGER
 from server.admin.large_answers import LargeAnswers
-from server.admin.ledger_json import pass_json
 from server.admin.refusals import CompactionRefused, serving
+from server.ledger.ledger_json import pass_json
 from server.runtime.executors import Executor
 from storage.ledger.ledger_head import SignedHead, heads_from_json
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from cleaner.pacing.progress import PassProgress, Phase
 from cleaner.pacing.throttle import Throttle
-from server.admin.ledger_json import Json, ledger_report_json
 from server.admin.refusals import CompactionRefused
+from server.ledger.ledger_json import Json, ledger_report_json
 from server.runtime.executors import Executor
 from server.runtime.part_state import PartState
 from server.runtime.tasks import spawn

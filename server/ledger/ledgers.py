@@ -29,7 +29,7 @@ from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
-_log = logging.getLogger("server.admin.ledgers")
+_log = logging.getLogger("server.ledger.ledgers")
 
 
 @loop_thread

@@ -1,0 +1,1 @@
+"""The ledgers of cleaning passes of all log directories."""
