@@ -61,6 +61,11 @@ class Pass:
     def log(self) -> bytes:
         return b"".join(map(encode, self.batches))
 
+    @property
+    def fence_offset(self) -> int | None:
+        """Where a fence begins; None: nowhere."""
+        return None if self.fence_batch is None else self.batches[self.fence_batch].base_offset
+
     def plain_map(self) -> PlainOffsetMap:
         return plain_map(
             self.batches,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cleaner.rules.history import due_ms_of
 from cleaner.rules.record_verdict import Remains, Verdict, is_marker, is_tombstone
+from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.config_property import LONG_MAX
 from tests.cleaner.kernel_log import (
     LogBatch,
@@ -28,10 +29,15 @@ def test_the_walk_learns_what_became_of_every_transaction(a_pass: Pass, chunk_by
     transactions = a_pass.transactions(a_pass.indexed(chunk_bytes=chunk_bytes))
 
     expected = plain_transactions(
-        a_pass.batches, start_offset=a_pass.start_offset, end_offset=a_pass.section_end
+        a_pass.batches,
+        start_offset=a_pass.start_offset,
+        end_offset=a_pass.section_end,
+        fence_offset=a_pass.fence_offset,
     )
+    undecided = [transaction.first_offset for transaction in expected.undecided]
     assert set(transactions.aborted) == set(expected.aborted)
     assert transactions.end_offset == expected.end_offset
+    assert transactions.first_undecided == min(undecided, default=OFFSET_MAX)
 
 
 @bounded
