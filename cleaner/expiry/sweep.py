@@ -50,7 +50,7 @@ from storage.segment.segment import Segment
 from storage.threads import any_thread, loop_thread
 
 KEY_MEMORY_BYTES = 128
-"""What a candidate takes of the memory of the offset map, its key not counted; the keys take as much."""
+"""The share of a candidate in the memory of the offset map, more than it takes; its key gets as much."""
 
 TOMBSTONES_PER_BATCH = 1000
 BATCH_BYTES = 64 << 10
@@ -60,7 +60,7 @@ GAP_INFLATED_BYTES_MAX = 256 << 10
 """The loop compares so many bytes of new records in one turn; a thread compares more."""
 
 TRIES_MAX = 20
-"""So often is a batch tried while producers append more than one turn may compare; then the next sweep
+"""How often a batch is tried while producers append more than one turn may compare; then the next sweep
 takes over."""
 
 Append: TypeAlias = Callable[[PartitionLog, ValidBatch], Appended]

@@ -190,7 +190,8 @@ def fenced(situation: Situation) -> Finding:
         obstacle=Obstacle.FENCED,
         text=f"{segments} ({size_text(sum(fence.size for fence in fences))}) known since"
         f" {moment_text(min(fence.since_ms for fence in fences))} cannot be cleaned, the first with"
-        f" offsets [{first.base_offset}, {first.end_offset}): {first.reason}; {held} stay as long",
+        f" offsets [{first.base_offset}, {first.end_offset}): {first.reason}; until that is repaired,"
+        f" {held} stay",
         remedy="restore the segment's file from a copy of this directory, then: kompakt compact now"
         f" {partition}; or give up its records and all before it: {_give_up(situation)}",
         numbers={

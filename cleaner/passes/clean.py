@@ -190,7 +190,7 @@ def _execute(
 
 
 def _commit_end(log: CleanableLog, plan: CleaningPlan, rewriting: Rewriting) -> None:
-    """Commit the clean offset, if the last swap has not done so and there is anything to say."""
+    """Commit the clean offset, if the last swap has not done so and something has changed."""
     moves = rewriting.clean_offset > plan.view.clean_offset
     has_history = rewriting.has_history_after(is_last=True)
     is_unfinished = rewriting.tally["groups"] > 0 and not rewriting.is_cut_short

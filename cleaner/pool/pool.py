@@ -518,8 +518,8 @@ class CleanerPool:
                 else:
                     await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
-            # `_run` or `_sweep` has logged and counted it. Whatever ended it may persist, so do not look
-            # again at once.
+            # `_run` or `_sweep` has logged and counted it. The cause may persist, so do not look again
+            # at once.
             return math.inf
         return None
 

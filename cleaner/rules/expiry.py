@@ -15,10 +15,10 @@ from storage.formats.compaction_ttl import NO_TTL, CompactionTtl
 from storage.formats.config_property import LONG_MAX
 
 NEVER = LONG_MAX
-"""When a value expires that does not."""
+"""The expiry time of a value that does not expire."""
 
 DIGITS_MAX = 19
-"""So many has the largest int64."""
+"""The number of digits of the largest int64."""
 
 
 def expires_ms(ttl: CompactionTtl, *, timestamp: int, headers: Headers) -> int:

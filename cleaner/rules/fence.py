@@ -16,10 +16,10 @@ again (a restored file, a larger bound of inflation), so for each of them a pass
                                           they supersede nothing, and stay
     it may be data of a transaction       markers at and above the first fence stay; so does the list of
                                           aborted transactions, because the clean offset stays
-    it may be a producer's last batch     the log knows each producer's last sequence otherwise
+    it may be a producer's last batch     the log has each producer's last sequence in its state
 
-The clean offset stays at the first fence, or where it was: so a pass that can read the fence again takes
-everything since for dirty, and the fenced records with it. docs/design/fences.md has the proof.
+The clean offset stays at the first fence, or where it was: so a pass that can read the fence again
+treats everything since as dirty, the fenced records included. docs/design/fences.md has the proof.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def name_of(row: SegmentRow) -> tuple[int, int]:
 
 
 def as_known(fences: Iterable[Fence], known: Iterable[Fence]) -> tuple[Fence, ...]:
-    """Returns fences that a pass has found, since when they are known from earlier passes."""
+    """Returns the fences that a pass has found; one that is known already keeps its `since_ms`."""
     since_ms = {fence.name: fence.since_ms for fence in known}
     return tuple(
         replace(fence, since_ms=since_ms.get(fence.name, fence.since_ms)) for fence in fences

@@ -140,7 +140,7 @@ def _expired_by_foreign_clocks(config: LogConfig) -> Harm | None:
     return Harm(
         "values expire by their timestamps, which producers choose with"
         f" message.timestamp.type=CreateTime ({TTL}, {TTL_HEADER}): a wrong clock makes values go too"
-        " early, or never",
+        " early or too late",
         "set message.timestamp.type=LogAppendTime",
     )
 

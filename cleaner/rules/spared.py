@@ -1,4 +1,4 @@
-"""Which segments a pass spares: those of whose records too small a share is superseded. Pure.
+"""Which segments a pass spares: those in which too small a share of the bytes is superseded. Pure.
 
 A spared segment is neither read nor written, and its superseded records stay below the clean offset
 (docs/design/spared-segments.md). So a pass must

@@ -213,7 +213,7 @@ def _directories(given: Sequence[Path]) -> list[str]:
     for path in given:
         if not (path / META_PROPERTIES).exists():
             raise CommandFailed(
-                EXIT_USAGE, f"{path} is no data directory: it has no {META_PROPERTIES}"
+                EXIT_USAGE, f"{path} is not a data directory: it has no {META_PROPERTIES}"
             )
     return [str(path.resolve()) for path in given]
 

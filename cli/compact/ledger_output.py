@@ -30,8 +30,8 @@ def print_passes(passes: Sequence[Json], of: str | None, offset: int | None) -> 
     """Print a row for each group of segments that passes replaced, oldest first."""
     if not passes:
         about = "" if of is None else f" over {of}"
-        where = "" if offset is None else f", and covered offset {offset}"
-        typer.echo(f"the ledger has no pass that changed a log{about}{where}")
+        where = "" if offset is None else f" and covered offset {offset}"
+        typer.echo(f"the ledger has no pass{about} that changed a log{where}")
         return
     rows = [_row(each, group) for each in passes for group in each["groups"]]
     print_table(TITLES, rows, texts=LEFT)

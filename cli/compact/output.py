@@ -381,7 +381,7 @@ def expiry_text(expiry: Json) -> str:
     """Returns when the next value of a partition expires, and what its last sweep has done."""
     last = expiry["last"]
     if last is None:
-        return "it was not swept since the start; the first sweep reads the whole log"
+        return "it has not been swept since the start; the first sweep reads the whole log"
     texts = [
         f"{count_text(expiry['tombstones'], 'tombstone')} in {count_text(expiry['sweeps'], 'sweep')}"
         " since the start",

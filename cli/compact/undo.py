@@ -1,4 +1,4 @@
-"""Prints what of passes can be undone, and what an undo did, for `kompakt compact undo`."""
+"""Prints which passes can be undone, and what an undo did, for `kompakt compact undo`."""
 
 from __future__ import annotations
 

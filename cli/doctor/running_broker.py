@@ -1,6 +1,6 @@
 """Asks the HTTP endpoint of the broker that runs with a configuration.
 
-It is asked without a login, so an endpoint that wants to know its clients is left out.
+It sends no login, so an endpoint that requires one is skipped.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Kind(enum.Enum):
     HASH_KEY = "hash key"
     """The secret of the cleaner's key hashes. Its contents are never printed."""
     SIGNING_KEY = "signing key"
-    """The key that signs the heads of the ledger. Its contents are never printed."""
+    """It signs heads of the ledger and certificates of erasure. Its contents are never printed."""
 
 
 BY_NAME = {

@@ -21,7 +21,7 @@ REQUEST = "request"
 
 
 class RequestByDefault(TyperGroup):
-    """Takes a first argument that is no command for the topic of a request."""
+    """Treats a first argument that is not a command as the topic of a request."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Returns what is left of the arguments."""

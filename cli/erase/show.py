@@ -95,7 +95,7 @@ def _read(file: Path) -> object:
     try:
         return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise CommandFailed(EXIT_USAGE, f"{file} is no certificate: {error}") from error
+        raise CommandFailed(EXIT_USAGE, f"{file} is not a certificate: {error}") from error
 
 
 def print_erasures(erasures: Sequence[Json]) -> None:

@@ -1,4 +1,4 @@
-"""What of cleaning passes can be undone, as JSON for the HTTP routes. Pure, over a log's kept passes."""
+"""Turns passes that can be undone, and the result of an undo, into JSON for the HTTP routes. Pure."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _anchors(body: bytes) -> list[SignedHead]:
     try:
         return heads_from_json(body)
     except ValueError as error:
-        raise CompactionRefused(400, f"the body is no head of a ledger: {error}") from None
+        raise CompactionRefused(400, f"the body is not the head of a ledger: {error}") from None
 
 
 def _number(request: web.Request, name: str) -> int | None:

@@ -30,7 +30,7 @@ from storage.verify.ledger import (
 from storage.verify.verify import find_logs
 
 JOBS_MAX = 20
-"""So many are kept; as long as that many have not ended, no other one begins."""
+"""At most this many are kept; while this many have not ended, no other one begins."""
 
 
 class _Stopped(Exception):

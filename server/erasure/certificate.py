@@ -55,7 +55,7 @@ class PartitionProof:
 
     partition: int
     below: int
-    """Below it no record of the key was found; above the tombstone's offset if that is gone."""
+    """No record of the key was found below this offset: the tombstone's, or one more if that is gone."""
     had_records: bool
     tombstone: int | None
     """The offset of a tombstone that is still there."""

@@ -145,8 +145,8 @@ class ErasureIntake:
         if config.is_mirror:
             raise ErasureRefused(
                 409,
-                f"{name} is a mirror: erase the key at its source, from where link"
-                f" {config.mirror_link} brings the tombstone",
+                f"{name} is a mirror: erase the key at its source;"
+                f" link {config.mirror_link} copies the tombstone from there",
             )
         if not config.is_compacted:
             raise ErasureRefused(409, f"{name} is not compacted: {policy_remedy(name, config)}")

@@ -21,7 +21,7 @@ from cleaner.rules.pick import Blocker
 from cleaner.rules.text import duration_text, moment_text
 
 RISK_SHARE = 0.25
-"""An erasure that something of unknown length holds is at risk in this last part of its time."""
+"""In this last part of its time, an erasure is at risk if something with no known end holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

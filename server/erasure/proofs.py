@@ -103,8 +103,8 @@ class Prover:
         """Returns the suspects that are still there. If there is none, their removal is durable.
 
         Args:
-            drops: remove those that are kept for nothing else than going back to them. Only once the
-                proof has found nothing: else they may be needed.
+            drops: remove those that are kept solely for an undo. Only once the proof has found
+                nothing: else they may be needed.
 
         Raises StorageError.
         """

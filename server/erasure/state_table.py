@@ -75,7 +75,7 @@ ERASURE_STATES: TransitionTable[ErasureState, Event, Guard, Action] = Transition
         Row(_UNCERTIFIED, Event.LOOK, (Guard.KEPT,), Action.WAIT, ErasureState.HELD),
         Row(_UNCERTIFIED, Event.LOOK, (Guard.TOMBSTONE,), Action.CERTIFY, ErasureState.ERASED),
         Row(_UNCERTIFIED, Event.LOOK, (Guard.NOTHING,), Action.CERTIFY, ErasureState.COMPLETE),
-        # Files of the log were put back, or an undo has done it.
+        # Files of an older state of the log were put back.
         Row(_ERASED, Event.LOOK, (Guard.LEFT,), Action.WITHDRAW, ErasureState.CLEANING),
         # The file had the tombstone.
         Row(_ERASED, Event.LOOK, (Guard.KEPT,), Action.WAIT),

@@ -34,10 +34,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     topic: str
     partition: Count
     broker: Annotated[int, Meta(description="The id of the broker whose cleaner ran the pass.")]
-    time_ms: Annotated[
-        int,
-        Meta(description="When it happened, in milliseconds since 1970, UTC; the record's time."),
-    ]
+    time_ms: Annotated[int, Meta(description="When it happened, in milliseconds since 1970, UTC.")]
 
 
 class Started(Event, frozen=True, kw_only=True, tag="started"):

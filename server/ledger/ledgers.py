@@ -1,4 +1,4 @@
-"""The ledgers of a broker's log directories: who opens, fills, reads and closes them.
+"""Opens, fills, reads and closes the ledgers of a broker's log directories.
 
 log.cleaner.ledger.enable=true     passes append; a ledger that exists is opened soon after the start,
                                    which settles the passes that a crash has ended

@@ -1,4 +1,4 @@
-"""What beside a log's segments may still have records that were in the log: copies of old segments.
+"""Finds files beside a log's segments that may still have records which the log no longer has.
 
     <log dir>/<topic>.<id>/<n>/<base>.v<version>.log     a segment that was replaced, and has readers or
                                                          is kept for an undo (docs/design/undo.md)
@@ -11,7 +11,7 @@
 
 A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps
 old segments adds its paths to `kept_copies`**, and says whether they may be dropped: only what is kept
-for nothing else than going back to it. What might be the last copy of something is named, never dropped.
+solely for an undo. A copy that may be the last one of something is named, never dropped.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def kept_copies(
 
 
 def drop_kept_copies(fs: FileSystem, copies: Sequence[KeptCopy]) -> None:
-    """Remove those copies that are kept for nothing else than going back to them, durably.
+    """Remove the copies that are droppable, durably.
 
     A worker thread. Raises DiskError.
     """

@@ -212,8 +212,8 @@ class CompactionConfig:
         STRING,
         default="",
         doc="The name of the header in which a record sets how long after its timestamp it expires, in"
-        " milliseconds: ASCII digits. It goes before compaction.ttl.ms; a value that is no such number"
-        " counts as absent, and is reported. Empty: records set none. Not for internal topics. Specific"
+        " milliseconds: ASCII digits. It takes precedence over compaction.ttl.ms; any other value counts"
+        " as absent, and is reported. Empty: records set none. Not for internal topics. Specific"
         " to Kompakt.",
     )
     min_segment_dead_ratio: float = prop(
@@ -406,6 +406,6 @@ class CompactionConfig:
             )
         if self.min_segment_dead_ratio > 0 and self.strategy.has_versions:
             raise ConfigError(
-                f"{STRATEGY}={self.compaction_strategy} needs one record of each key in what is clean:"
-                f" it does not go together with {MIN_SEGMENT_DEAD_RATIO}"
+                f"{STRATEGY}={self.compaction_strategy} needs one record of each key below the clean"
+                f" offset, so it cannot be combined with {MIN_SEGMENT_DEAD_RATIO}"
             )

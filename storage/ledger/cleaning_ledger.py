@@ -275,7 +275,7 @@ class CleaningLedger:
         return state_of_file(self._fs.read_bytes(ledger_path(self._directory, number)))
 
     def _begin_again(self, numbers: list[int]) -> File:
-        """Replace a newest file that has no sound entry: a crash was faster than its first sync."""
+        """Replace a newest file that has no sound entry, because a crash preceded its first sync."""
         path = ledger_path(self._directory, numbers[-1])
         data = self._fs.read_bytes(path)
         self._keep_cut(numbers[-1], data)

@@ -69,7 +69,7 @@ def heads_from_json(text: str | bytes) -> list[SignedHead]:
 
 def _head_from(anchor: object) -> SignedHead:
     if not isinstance(anchor, dict) or anchor.get("format") != FORMAT:
-        raise ValueError(f"it is no head of a ledger of format {FORMAT}")
+        raise ValueError(f"it is not the head of a ledger of format {FORMAT}")
     numbers, texts = (
         ("number", "at_ms"),
         ("cluster", "directory", "hash", "public_key", "signature"),
@@ -77,7 +77,7 @@ def _head_from(anchor: object) -> SignedHead:
     for names, kind in ((numbers, int), (texts, str)):
         for name in names:
             if not isinstance(anchor.get(name), kind):
-                raise ValueError(f"its {name} is missing, or is none")  # noqa: TRY004 - of a file
+                raise ValueError(f"its {name} is missing or invalid")  # noqa: TRY004 - of a file
     return SignedHead(**{name: anchor[name] for name in (*numbers, *texts)})
 
 

@@ -1,11 +1,11 @@
-"""Finds out from the manifests how passes ended of which the ledger has no end: a crash was faster.
+"""Finds out from the manifests how passes ended whose end a crash kept out of the ledger.
 
 The entry of a group is durable before its swap. So after a crash the ledger may know of a swap that
 never happened; it never misses one that did. The log's manifest tells which:
 
     an output of the group is listed      it was swapped
     else a source of it is listed         it was not
-    neither is                            unknown: truncation, retention or a deletion was faster
+    neither is                            unknown: truncation, retention or a deletion removed both
 
 A file version is never used twice in the manifests of a log, so nothing else can have these names.
 """

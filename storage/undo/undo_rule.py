@@ -31,7 +31,7 @@ REASONS = {
     EndReason.BYTES: "what was kept went beyond compaction.undo.bytes",
     EndReason.DISK: "the disk was nearly full, and what was kept had to go",
     EndReason.OFF: "compaction.undo.ms or compaction.undo.bytes was set to 0",
-    EndReason.LATER_PASS: "a later pass ran of which nothing was kept",
+    EndReason.LATER_PASS: "a later pass kept nothing of what it replaced",
     EndReason.TRUNCATED: "the log was truncated",
     EndReason.RETENTION: "retention or DeleteRecords removed a part of it",
     EndReason.ERASED: "what was kept was erased on request",
@@ -110,7 +110,7 @@ def with_start_at(stack: Stack, start_offset: Offset, now_ms: int) -> Stack:
 def as_found(
     stack: Stack, listed: Collection[Name], start_offset: Offset, now_ms: int = 0
 ) -> Stack:
-    """Returns what of an undo file holds for a manifest that lists these segments.
+    """Returns the passes of an undo file that are true for a manifest which lists these segments.
 
     The file is written before the manifest of each swap and after the one of an undo. So its newest
     swaps may not have happened, or may be undone: then the manifest lists their sources. Anything else

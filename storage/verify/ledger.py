@@ -258,8 +258,8 @@ class LedgerVerification:
             return
         end = lines[-1].position + lines[-1].size if lines else 0
         text = (
-            f"the last {torn} bytes are no entry: a crash tore them, or they are damaged; the next start"
-            " cuts them off and keeps them"
+            f"the last {torn} bytes are not an entry: a crash tore them, or they are damaged; the next"
+            " start cuts them off and keeps them"
         )
         self._findings.warn(Check.LEDGER, path, text, end)
 

@@ -266,7 +266,7 @@ def test_a_pass_of_which_nothing_is_kept_ends_the_undo_of_earlier_ones() -> None
 
     log.execute(log.plan())
 
-    assert log.log.undo_refusal(number) == "a later pass ran of which nothing was kept"
+    assert log.log.undo_refusal(number) == "a later pass kept nothing of what it replaced"
     assert len(log_files(log)) == 2
 
 

@@ -132,7 +132,7 @@ def test_a_segment_that_was_cut_since_says_nothing() -> None:
 def test_a_torn_end_is_told_and_is_no_damage_after_the_next_start() -> None:
     log = certified_log()
     log.fs.open(FIRST).append([b"torn"])
-    assert texts(verified(log.fs)).startswith("the last 4 bytes are no entry")
+    assert texts(verified(log.fs)).startswith("the last 4 bytes are not an entry")
 
     ledger_on(log.fs).open()
 
