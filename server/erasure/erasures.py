@@ -48,7 +48,7 @@ from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.clock import Clock
 from server.runtime.executors import Executor
 from server.runtime.tasks import guarded, spawn
-from server.topics.topic import Topic
+from server.topics.topic import OfflineLog, Topic
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.files.kept_copies import KeptCopy
@@ -304,7 +304,7 @@ class Erasures:
         is_erased = erasure.state is ErasureState.ERASED
         if is_erased and not part.has_tombstone:
             return Need(Next.NOTHING)
-        proof = tracked.proofs.get(number)
+        proof = _proof_of(tracked, number, log)
         first = OFFSET_MAX if proof is None else proof.traces.first_offset(key_hash)
         if proof is not None and first >= bound_of(erasure, number):
             return Need(Next.NOTHING)
@@ -344,6 +344,10 @@ class Erasures:
             assert isinstance(log, PartitionLog)
             left = await self._prover.left_of(log, proof, drops=True)
             copies += [(number, each) for each in left]
+        # Nothing can be undone any more. What was undone before needs another proof.
+        logs = [(number, topic.partitions[number]) for number in [*tracked.proofs]]
+        if not all(_proof_of(tracked, number, log) for number, log in logs):
+            return Guard.TOMBSTONE if is_erased else Guard.LEFT
         if copies:
             tracked.kept = tuple(
                 Holder(partition=number, text=f"{each.path}: {each.what}", remedy=each.remedy)
@@ -425,6 +429,15 @@ class Erasures:
             await self._store.txn((), [Delete(key=each.store_key) for each in gone])
             for each in gone:
                 del self._tracked[each.id]
+
+
+def _proof_of(tracked: Tracked, number: int, log: PartitionLog | OfflineLog) -> LogProof | None:
+    """Returns the proof of a partition; forgets one that no longer holds."""
+    proof = tracked.proofs.get(number)
+    if proof is not None and isinstance(log, PartitionLog) and not proof.holds_for(log):
+        del tracked.proofs[number]
+        return None
+    return proof
 
 
 async def _first_of(event: asyncio.Event, seconds: float) -> None:

@@ -7,6 +7,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import CleanerPool
 from cleaner.pool.status import PoolStatus, Task
+from cleaner.rules.fence import Fence
 from cleaner.rules.hold import Hold, HoldOf
 from cleaner.rules.pick import Blocker, assess
 from server.erasure.needs import Holder, LogFacts
@@ -37,8 +38,13 @@ class Looks:
         return self._facts[partition]
 
     def _look(self, log: PartitionLog) -> LogFacts:
+        fences = self._pool.assess(log).known_fences
         return log_facts(
-            log, obstacle=self._obstacle(log), hold=self._hold_of(log), now_ms=self._now_ms
+            log,
+            obstacle=self._obstacle(log),
+            hold=self._hold_of(log),
+            now_ms=self._now_ms,
+            fence=fences[0] if fences else None,
         )
 
     def _obstacle(self, log: PartitionLog) -> Holder | None:
@@ -75,8 +81,18 @@ class Looks:
         return None
 
 
-def log_facts(log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms: int) -> LogFacts:
+def log_facts(
+    log: PartitionLog,
+    *,
+    obstacle: Holder | None,
+    hold: Hold,
+    now_ms: int,
+    fence: Fence | None = None,
+) -> LogFacts:
     """Returns the facts of a log; on the loop's thread, where no append can intervene.
+
+    Args:
+        fence: the first one that the last pass has found.
 
     Raises StorageError if its open transactions cannot be read.
     """
@@ -94,6 +110,7 @@ def log_facts(log: PartitionLog, *, obstacle: Holder | None, hold: Hold, now_ms:
             _old_enough_ms(log, bounds.first_uncleanable_offset) if has_lag else None
         ),
         log_end_offset=view.log_end_offset,
+        fence=fence,
         hold=hold,
         delete_retention_ms=log.config.delete_retention_ms,
     )

@@ -1,6 +1,7 @@
 """What an erasure needs next in a partition, and whether its deadline is at risk. Pure.
 
     records below X:   covered by a pass -> PROVE
+                       a damaged segment is not above X -> that is the holder
                        a pass could cover X now -> PASS
                        else the holder that prevents it
     tombstone at X:    gone -> PROVE
@@ -16,6 +17,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cleaner.rules.fence import Fence
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import Blocker
 from cleaner.rules.text import duration_text, moment_text
@@ -70,6 +72,8 @@ class LogFacts:
     limited_until_ms: int | None
     """When the limit ends by itself, if it is one of time."""
     log_end_offset: int
+    fence: Fence | None = None
+    """The first damaged segment, if the last pass has found one."""
     hold: Hold = NO_HOLD
     delete_retention_ms: int
 
@@ -87,6 +91,8 @@ def need_of_records(facts: LogFacts, offset: int, *, has_tombstone: bool) -> Nee
     """Returns what it takes until no record of the key is below an offset."""
     if not has_tombstone or facts.clean_offset > offset:
         return Need(Next.PROVE)
+    if facts.fence is not None and facts.fence.base_offset <= offset:
+        return Need(Next.WAIT, _fenced(facts, facts.fence, "it may have records of the key"))
     if facts.obstacle is not None:
         return Need(Next.WAIT, facts.obstacle)
     if facts.first_uncleanable_offset <= offset:
@@ -100,6 +106,8 @@ def need_of_tombstone(facts: LogFacts, offset: int, tombstone: Tombstone, now_ms
         return Need(Next.PROVE)
     if tombstone.horizon_ms is not None and tombstone.horizon_ms > now_ms:
         return Need(Next.WAIT, _retention(facts, tombstone.horizon_ms))
+    if facts.fence is not None and facts.fence.base_offset <= offset:
+        return Need(Next.WAIT, _fenced(facts, facts.fence, "the tombstone stays"))
     if facts.hold.offset <= offset:
         return Need(
             Next.WAIT,
@@ -134,6 +142,15 @@ def _retention(facts: LogFacts, horizon_ms: int) -> Holder:
         f" it: delete.retention.ms={retention} ({duration_text(retention / 1000)})",
         remedy="wait; a lower delete.retention.ms counts for tombstones that no pass has seen",
         until_ms=horizon_ms,
+    )
+
+
+def _fenced(facts: LogFacts, fence: Fence, so: str) -> Holder:
+    return Holder(
+        partition=facts.partition,
+        text=f"{fence} of {facts.name} cannot be read ({fence.reason}), so {so}",
+        remedy="restore the segment's file, or give up its records:"
+        f" kompakt compact explain {facts.name} says how",
     )
 
 

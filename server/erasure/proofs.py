@@ -37,6 +37,13 @@ class LogProof:
     suspects: frozenset[str]
     """Paths of files beside the log that may have had records which the log no longer has."""
     read_ms: int
+    rewrites: int
+    """`PartitionLog.rewrites` before the reading: records may come back when it grows."""
+
+    def holds_for(self, log: PartitionLog) -> bool:
+        """Returns whether no undo, truncation or resync has changed the log since: one of these may have
+        brought records back that were gone."""
+        return self.rewrites == log.rewrites
 
     def partition_proof(
         self, key_hash: bytes, below: int, *, tombstone: int | None, had_records: bool, now_ms: int
@@ -85,6 +92,7 @@ class Prover:
             CleaningAborted, ProtocolError, StorageError: as `CleanerPool.trace_keys`.
         """
         suspects: frozenset[str] = frozenset()
+        rewrites = log.rewrites
 
         def list_files(view: CleaningView) -> None:
             nonlocal suspects
@@ -97,7 +105,7 @@ class Prover:
             trusts_sidecars=False,
             before=list_files,
         )
-        return LogProof(traces=traces, suspects=suspects, read_ms=now_ms)
+        return LogProof(traces=traces, suspects=suspects, read_ms=now_ms, rewrites=rewrites)
 
     async def left_of(self, log: PartitionLog, proof: LogProof, *, drops: bool) -> list[KeptCopy]:
         """Returns the suspects that are still there. If there is none, their removal is durable.

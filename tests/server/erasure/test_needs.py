@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cleaner.rules.fence import Fence
 from cleaner.rules.hold import Hold
 from cleaner.rules.pick import Blocker
 from protocol.wire.numbers import Offset
@@ -81,6 +82,29 @@ def test_what_limits_a_pass_is_named(limit: Blocker, said: str) -> None:
     assert said in need.holder.text
     assert need.holder.remedy
     assert need.holder.until_ms == 77
+
+
+FENCE = Fence(
+    base_offset=Offset(X),
+    end_offset=Offset(X + 5),
+    file_version=1,
+    size=100,
+    reason="its CRC differs",
+    since_ms=0,
+)
+
+
+def test_a_damaged_segment_that_may_have_the_key_is_waited_for_and_no_pass_is_tried() -> None:
+    fenced = replace(FREE, fence=FENCE)
+    for need in (records(fenced), tombstone(fenced)):
+        assert need.next is Next.WAIT
+        assert need.holder is not None
+        assert "its CRC differs" in need.holder.text
+        assert "kompakt compact explain people-0" in need.holder.remedy
+
+    above = replace(FREE, fence=replace(FENCE, base_offset=Offset(X + 1)))
+    assert records(above) == Need(Next.PASS)
+    assert tombstone(above) == Need(Next.PASS)
 
 
 def test_a_tombstone_waits_for_its_horizon_a_hold_and_something_that_follows() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from server.erasure.proofs import left_of, suspects_beside, tombstones_at
+from server.erasure.erasures import _proof_of
+from server.erasure.proofs import LogProof, left_of, suspects_beside, tombstones_at
 from storage.files.kept_copies import KeptCopy
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog
 
@@ -84,3 +87,20 @@ def test_a_tombstone_is_there_until_a_pass_has_dropped_it() -> None:
 
     assert tombstones_at(log.log, [1])[1].is_gone
     assert not tombstones_at(log.log, [9])[9].is_gone, "the log ends before"
+
+
+def test_a_proof_does_not_hold_once_a_pass_was_undone() -> None:
+    log = CompactedLog(config=replace(CONFIG, compaction_undo_ms=3_600_000))
+    log.append_segment((b"a", b"1"), (b"b", b"1"))
+    log.append_segment((b"a", b"2"), (b"b", b"2"))
+    log.clean()
+    nothing: Any = None
+    proof = LogProof(traces=nothing, suspects=frozenset(), read_ms=0, rewrites=log.log.rewrites)
+    tracked: Any = SimpleNamespace(proofs={0: proof})
+    assert _proof_of(tracked, 0, log.log) is proof
+
+    log.log.undo_pass(log.log.passes_kept[-1].number)
+
+    assert not proof.holds_for(log.log)
+    assert _proof_of(tracked, 0, log.log) is None
+    assert tracked.proofs == {}
