@@ -88,9 +88,15 @@ class Expiries:
         known.totals = known.totals.with_report(report)
         known.next_at = self._clock.monotonic() + pause_ms(report.seconds) / 1000
 
-    def stopped(self, log: PartitionLog, seconds: float) -> None:
-        """Note that a sweep has ended early."""
-        self._known_of(log).next_at = self._clock.monotonic() + pause_ms(seconds) / 1000
+    def stopped(self, log: PartitionLog, seconds: float, *, at_least_s: float = 0.0) -> None:
+        """Note that a sweep has ended early.
+
+        Args:
+            seconds: how long it took.
+            at_least_s: how long the next one waits at least.
+        """
+        rest_s = max(pause_ms(seconds) / 1000, at_least_s)
+        self._known_of(log).next_at = self._clock.monotonic() + rest_s
 
     def facts(self, log: PartitionLog) -> ExpiryFacts:
         """Returns what is known of a log whose values expire."""

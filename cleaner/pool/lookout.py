@@ -124,9 +124,9 @@ class Lookout:
         """
         if log.log_start_offset == log.log_end_offset:
             return
-        if log.config.expires_values:
-            self.expiries.look_at(log, look, may_run=may_run)
         assessment = self._assess(sketch(log), log, look)
+        if log.config.expires_values and not assessment.known_fences:
+            self.expiries.look_at(log, look, may_run=may_run)
         if assessment.roll_ms <= look.now_ms:
             # If the disk is broken, the next append fails, reports it and takes the log offline.
             with contextlib.suppress(StorageError):

@@ -123,8 +123,11 @@ class PassEnds:
 
     @contextmanager
     def sweep_recorded(self, running: RunningPass) -> Iterator[None]:
-        """Record how a sweep ends that does not complete; damage that it finds puts its partition in
-        quarantine, because a pass would find it too. Its error is raised."""
+        """Record how a sweep ends that does not complete. Its error is raised.
+
+        It puts no partition in quarantine: a pass cleans around damage that a sweep meets, and the
+        pass reports what it meets, too.
+        """
         partition = running.log.topic_partition
         try:
             yield
@@ -135,12 +138,8 @@ class PassEnds:
         except Exception as error:
             is_known = isinstance(error, ProtocolError | StorageError)
             why = reason_of(error) if is_known else repr(error)
-            entry = self._quarantine.add(
-                partition, why, kind=kind_of(error), now=self._clock.monotonic()
-            )
-            text = "%s: the sweep for expired values failed: %s"
+            text = "%s: the sweep for expired values failed, so none expires for now: %s"
             _log.error(text, partition, why, exc_info=not is_known)
-            self._probe.quarantined(entry)
             raise
 
     @contextmanager

@@ -57,7 +57,7 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import OFFSET_MAX, Offset
-from storage.files.errors import StorageError
+from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError
 from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO, UNKEYED
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
@@ -66,6 +66,9 @@ from storage.formats.topic_partition import TopicPartition
 from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
+
+FAILED_SWEEP_REST_SECONDS = 600.0
+"""How long a log is not swept after a sweep that has met damage, or has failed otherwise."""
 
 T = TypeVar("T")
 Plan = TypeVar("Plan")
@@ -585,16 +588,23 @@ class CleanerPool:
     ) -> ExpiryReport:
         """Run a claimed sweep and record how it ended. Raises what it raises."""
         assert self._append is not None
-        began, report = self._clock.monotonic(), None
+        began, report, rest_s = self._clock.monotonic(), None, 0.0
         try:
             with self._ends.sweep_recorded(running):
                 report = await self._runner.expire(running, plan, self._append)
             self._lookout.expiries.completed(log, plan, report)
             self._ends.swept(report)
+        except (CleaningAborted, SegmentRemoved, LogOffline, NoSpace):
+            raise
+        except Exception:
+            rest_s = FAILED_SWEEP_REST_SECONDS
+            raise
+        else:
             return report
         finally:
             if report is None:
-                self._lookout.expiries.stopped(log, self._clock.monotonic() - began)
+                seconds = self._clock.monotonic() - began
+                self._lookout.expiries.stopped(log, seconds, at_least_s=rest_s)
             self._runner.release(running)
 
     async def _clean(

@@ -198,18 +198,26 @@ async def test_sweeps_and_passes_take_turns(house: ExpiryHouse) -> None:
     assert kinds == ["swept", "completed"] * 3
 
 
-async def test_damage_puts_the_log_into_quarantine(house: ExpiryHouse) -> None:
+async def test_damage_lets_nothing_expire_and_keeps_no_pass_away(
+    house: ExpiryHouse, caplog: pytest.LogCaptureFixture
+) -> None:
     log = house.expiring_log(config=replace(EXPIRING, segment_bytes=1))
     house.put(log, b"a", age_ms=HOUR_MS)
     house.put(log, b"b", age_ms=HOUR_MS)
     flip_a_byte(log)
 
-    async with running(house.sweeping_pool()):
-        await until(lambda: bool(house.probe.events))
+    async with running(house.sweeping_pool()) as pool:
+        await until(lambda: "none expires for now" in caplog.text)
+        assert pool.status().quarantined == ()
+        await pool.clean_now(log)
+        (fence,) = pool.assess(log).known_fences
+        house.clock.wall_ms += HOUR_MS
+        looks = house.probe.looks
+        await until(lambda: house.probe.looks > looks + 2)
 
-    assert house.probe.events[0].startswith("quarantined orders")
+    assert "CRC differs" in fence.reason
     assert house.recorder.sweeps == []
-    assert log.log_end_offset == 2
+    assert caplog.text.count("none expires for now") == 1
 
 
 async def test_on_a_full_disk_values_expire_later_and_passes_go_on(house: ExpiryHouse) -> None:
