@@ -440,11 +440,17 @@ def _unkeyed_move(
     if not plan.view.config.moves_unkeyed_records:
         return None
     aborted = () if section.transactions is None else section.transactions.aborted
+    why_not = "this cleaner cannot move records to another topic"
+    if section.fences:
+        # The rule does not know which records stay because a fence may hold their marker.
+        why_not = f"{section.fences[0]} may hold the outcome of their transactions"
+        mover = None
     return UnkeyedMove(
         mover,
         UnkeyedRule(end_offset=section.end_offset, aborted=aborted),
         decompressed_bytes_max=settings.decompressed_bytes_max,
         meter=meter,
+        why_not=why_not,
     )
 
 

@@ -21,9 +21,10 @@ from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.report import Counts, sum_counts
 from cleaner.rules.text import count_text
 from cleaner.rules.unkeyed import UnkeyedRule
-from protocol.records.batch_header import read_header
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.record import Record
 from protocol.records.record_batch import read_records
+from protocol.wire.errors import CorruptBatch, UnsupportedMagic
 
 _log = logging.getLogger("cleaner.passes.unkeyed")
 
@@ -56,8 +57,8 @@ class UnkeyedMove:
     """The moving part of one pass. Used by the pass's thread only."""
 
     __slots__ = (
-        "_decompressed_bytes_max", "_meter", "_moved_of_group", "_mover", "_rule", "kept_because",
-        "moved",
+        "_decompressed_bytes_max", "_meter", "_moved_of_group", "_mover", "_rule", "_why_not",
+        "kept_because", "moved",
     )  # fmt: skip
 
     def __init__(
@@ -67,13 +68,19 @@ class UnkeyedMove:
         *,
         decompressed_bytes_max: int,
         meter: PassMeter,
+        why_not: str,
     ) -> None:
-        """`mover`: None if nothing can be moved: all records stay."""
+        """
+        Args:
+            mover: None if nothing can be moved: all records stay.
+            why_not: why there is no mover.
+        """
         # Constant after construction.
         self._mover = mover
         self._rule = rule
         self._decompressed_bytes_max = decompressed_bytes_max
         self._meter = meter
+        self._why_not = why_not
         # State.
         self.kept_because = ""
         """Why records stay; empty as long as all were moved."""
@@ -121,7 +128,7 @@ class UnkeyedMove:
         if not chunk:
             return
         if self._mover is None:
-            raise MoveRefused("this cleaner cannot move records to another topic")
+            raise MoveRefused(self._why_not)
         try:
             self._mover.move(chunk)
         except ChunkTooLarge:
@@ -146,10 +153,18 @@ class UnkeyedMove:
     def _records_in(self, data: bytes) -> Iterator[Record]:
         position = 0
         while position < len(data):
-            header = read_header(data, position)
+            header = _header_at(data, position)
             if self._rule.may_move(header):
                 records = read_records(
                     data, position, decompressed_bytes_max=self._decompressed_bytes_max
                 )
                 yield from self._rule.moved(header, records)
             position += header.size_bytes
+
+
+def _header_at(data: bytes, position: int) -> BatchHeader:
+    """Returns the header of a stored batch. Raises CorruptBatch also for another message format."""
+    try:
+        return read_header(data, position)
+    except UnsupportedMagic as error:
+        raise CorruptBatch(f"record batch at position {position}: {error}") from error

@@ -24,6 +24,7 @@ from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import HEAD_STARTS, Candidate, in_turn
 from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
+from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
@@ -80,7 +81,9 @@ class Lookout:
         self.expiries = Expiries(clock)
         """What it knows about values that expire."""
         # State.
-        self._remainders: dict[TopicPartition, Remainder] = {}
+        self._remainders: dict[TopicPartition, tuple[int, Remainder]] = {}
+        """Each with the log's `rewrites`: an undo, a truncation or a resync brings records back that the
+        pass has judged, or takes others away."""
         self._first_ends: dict[TopicPartition, Offset] = {}
         self._eligible_since: dict[TopicPartition, float] = {}
         """Monotonic seconds at which a look first found the log eligible."""
@@ -155,8 +158,10 @@ class Lookout:
         waited_ms = int((now - self._eligible_since.setdefault(partition, now)) * 1000)
         late_ms = None
         if assessment.reason is Reason.DEADLINE:
-            # The deadline is known even if this process has just started.
-            late_ms = max(now_ms - assessment.deadline_ms, 0)
+            # The deadline is known even if this process has just started; that of superseded records
+            # that passes have left may not be.
+            deadline_ms = min(assessment.deadline_ms, assessment.spared_due_ms or LONG_MAX)
+            late_ms = now_ms - deadline_ms if deadline_ms <= now_ms else waited_ms
             waited_ms = max(waited_ms, late_ms)
         return Candidate(
             topic_partition=partition,
@@ -200,7 +205,7 @@ class Lookout:
             view,
             config,
             look.now_ms,
-            remainder=self._remainders.get(log.topic_partition),
+            remainder=self._remainder(log),
             horizon_now_ms=look.horizon_now_ms,
             hold=self._hold_of(view),
             requested=True,
@@ -216,7 +221,7 @@ class Lookout:
             state,
             log.config,
             look.now_ms,
-            remainder=self._remainders.get(log.topic_partition),
+            remainder=self._remainder(log),
             horizon_now_ms=look.horizon_now_ms,
             hold=self._hold_of(log),
             requested=requested,
@@ -239,11 +244,11 @@ class Lookout:
         end = self._first_ends[partition] = Offset(min(known, state.log_end_offset))
         return end
 
-    def completed(self, plan: CleaningPlan, report: PassReport) -> None:
+    def completed(self, log: PartitionLog, plan: CleaningPlan, report: PassReport) -> None:
         """Learn from a completed pass; if its log is still eligible, its waiting time starts again."""
         partition = plan.view.topic_partition
         self._eligible_since.pop(partition, None)
-        self._remainders[partition] = remainder_of(plan, report)
+        self._remainders[partition] = log.rewrites, remainder_of(plan, report)
         dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
         if dirty_bytes > 0:
             freed = (report.bytes_before - report.bytes_after) / dirty_bytes
@@ -252,8 +257,13 @@ class Lookout:
     @any_thread
     def remainder_above_fences(self, log: PartitionLog) -> Remainder | None:
         """Returns what the last pass has left of a log with fences; None for other logs."""
-        found = self._remainders.get(log.topic_partition)
+        found = self._remainder(log)
         return found if found is not None and found.fences else None
+
+    def _remainder(self, log: PartitionLog) -> Remainder | None:
+        """Returns what the last pass has left; None if the log is no longer what the pass has left."""
+        rewrites, found = self._remainders.get(log.topic_partition, (0, None))
+        return found if rewrites == log.rewrites else None
 
     async def _yielding(self, logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
         """Yields the logs that are not offline, and yields to the event loop now and then."""

@@ -354,7 +354,7 @@ class CleanerPool:
             except BaseException as error:
                 self._ends.stopped(partition, running.stopped_because or str(error) or repr(error))
                 raise
-        self._lookout.completed(plan, report)
+        self._lookout.completed(running.log, plan, report)
         self._ends.completed(partition, report)
         return report
 
@@ -577,7 +577,7 @@ class CleanerPool:
         try:
             with self._ends.recorded(running):
                 plan, report = await self._clean(log, plan, running)
-            self._lookout.completed(plan, report)
+            self._lookout.completed(log, plan, report)
             self._ends.completed(partition, report)
             return report
         finally:

@@ -14,6 +14,7 @@ from cleaner.passes.unkeyed import ChunkTooLarge, UnkeyedMove
 from cleaner.passes.verify_pass import VerificationFailed
 from protocol.records.record import Record
 from protocol.records.record_batch import Codec
+from storage.files.paths import LOG
 from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import records_of
@@ -98,6 +99,42 @@ def test_they_stay_while_the_other_topic_takes_none() -> None:
     log.aside.refuses = lambda _: False
     assert log.run_pass().unkeyed_moved == 4, "the next pass tries again"
     assert (log.unkeyed(), log.aside.origins()) == ([], MIXED)
+
+
+@pytest.mark.parametrize("at", [16, 64], ids=["magic", "records"])
+def test_beside_a_damaged_segment_they_stay_and_the_rest_is_cleaned(at: int) -> None:
+    """A fence may hold the marker of their transaction: the pass would keep what it has moved."""
+    log = mixed_log()
+    log.roll()
+    path = log.log.segments[1].path(LOG)
+    data = log.fs.read_bytes(path)
+    log.fs.overwrite(path, at, bytes([data[at] ^ 0xFF]))
+
+    for _ in range(2):
+        report = log.run_pass()
+        assert len(report.fences) == 1
+        assert "may hold the outcome" in report.unkeyed_kept_because
+
+    assert log.aside.origins() == []
+    log.fs.overwrite(path, at, data[at : at + 1])
+    assert log.unkeyed() == MIXED
+    assert log.run_pass().unkeyed_moved == 4
+
+
+def test_damage_that_a_key_sidecar_hides_is_met_while_records_are_moved() -> None:
+    log = mixed_log()
+    log.aside.refuses = lambda _: True
+    log.run_pass()
+    log.aside.refuses = lambda _: False
+    path = log.log.segments[1].path(LOG)
+    data = log.fs.read_bytes(path)
+    log.fs.overwrite(path, 16, bytes([data[16] ^ 0xFF]))
+
+    report = log.run_pass()
+
+    assert len(report.fences) == 1
+    log.fs.overwrite(path, 16, data[16:17])
+    assert log.unkeyed() == MIXED
 
 
 def test_they_stay_if_nothing_can_move_them() -> None:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from cleaner.pool.lookout import SECONDS_PER_TURN, Lookout, sketch
 from cleaner.rules.hold import NO_HOLD, HeldLog, Hold
+from cleaner.rules.pick import Reason
 from storage.files.errors import CorruptLog
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, identity, opening
 
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
 IDLE_MS = 10 * MINUTE_MS
 
 
@@ -48,7 +50,7 @@ class World:
         if look.best is not None:
             plan = self.lookout.plan(self.log)
             assert plan is not None
-            self.lookout.completed(plan, self.compacted.execute(plan))
+            self.lookout.completed(self.log, plan, self.compacted.execute(plan))
             self.passes += 1
         return look.wake_ms
 
@@ -209,3 +211,20 @@ async def test_a_look_at_many_logs_that_take_long_leaves_the_loop_to_others() ->
         await look([world.log] * 20, may_run=lambda _: True)
         assert max(Counter(looked_at).values()) <= 1000 * SECONDS_PER_TURN + 1
     counting.cancel()
+
+
+def test_what_an_undo_has_put_back_counts_as_dirty_again() -> None:
+    """What is known of the last pass is no longer true of the log."""
+    world = World(min_cleanable_dirty_ratio=0.1, compaction_undo_ms=DAY_MS)
+    log = world.compacted
+    for number in range(4):
+        log.append_segment((b"a", b"%d" % number), (b"b", None))
+    world.look()
+    assert world.passes == 1
+    number = world.log.passes_kept[-1].number
+    assert world.lookout._remainder(world.log) is not None
+
+    world.log.undo_pass(number)
+
+    assert world.lookout._remainder(world.log) is None
+    assert world.lookout.assess(world.log).reason is Reason.DIRTY
