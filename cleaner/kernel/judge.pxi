@@ -135,6 +135,7 @@ cdef class Judge:
         cdef int64_t version = self.source.last_version()
         self.judged.key_sum += key_product(entry, self.source.base_offset, version)
         self.output.add_entry(entry, version, self.source.base_offset)
+
     cdef bint can_judge(self, const batch_header *header) noexcept nogil:
         """Returns whether the pass knows what may go of a batch: not beyond its end, nor if a fence may
         hold the marker of its transaction."""

@@ -136,7 +136,6 @@ cdef class SourceKeys:
             return keys_differ(header.base_offset, b"its batch has different records")
         return self.cursor.entry - start
 
-
     cdef bint are_untouched(
         self,
         const batch_header *header,

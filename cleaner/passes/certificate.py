@@ -42,14 +42,13 @@ class PassCertificates:
     """The certificates of one pass, or none if there is no ledger. Used by the pass's thread only."""
 
     __slots__ = (
-        "_digest_kind", "_is_in_doubt", "_ledger", "_log", "_plan", "_swapped", "_unswapped", "pass_id",
+        "_digest_kind", "_is_in_doubt", "_ledger", "_log", "_swapped", "_unswapped", "pass_id",
     )  # fmt: skip
 
     def __init__(
         self,
         ledger: Ledger | None = None,
         log: LogIdentity | None = None,
-        plan: CleaningPlan | None = None,
         *,
         digest_kind: str = XXH3,
         pass_id: str = "",
@@ -63,7 +62,6 @@ class PassCertificates:
         # Constant after construction.
         self._ledger = ledger
         self._log = log
-        self._plan = plan
         self._digest_kind = digest_kind
         self.pass_id = pass_id
         # State: the numbers of the group entries, by what is known of their swaps.
@@ -79,6 +77,7 @@ class PassCertificates:
 
     def certify(
         self,
+        plan: CleaningPlan,
         sources: Sequence[SegmentRow],
         cleaned: Sequence[CleanedSegment],
         account: GroupAccount,
@@ -89,6 +88,7 @@ class PassCertificates:
         """Certify a group that is about to be swapped, durably. Returns the number of its entry.
 
         Args:
+            plan: the one that decided, with the holds and the clock that the pass has found.
             account: of the group; its digest counts if `is_verified`.
             clean_offset: that the swap will commit; None: it commits none.
 
@@ -98,11 +98,10 @@ class PassCertificates:
         if self._ledger is None:
             return None
         assert self._log is not None
-        assert self._plan is not None
         outputs = [(each.row, each.digest or self._digest_of(each)) for each in cleaned]
         entry = {
             **self._names(),
-            **group_members(self._plan, sources, outputs, account.records_by_verdict),
+            **group_members(plan, sources, outputs, account.records_by_verdict),
             "remains": remains_members(account) if is_verified else None,
             "clean_offset": clean_offset,
         }
@@ -218,6 +217,8 @@ def settings_members(plan: CleaningPlan) -> dict[str, Any]:
         "history": str(config.history),
         "delete_retention_ms": config.delete_retention_ms,
         "keeps_unkeyed": config.keeps_unkeyed_records,
+        "moves_unkeyed": config.moves_unkeyed_records,
+        "min_segment_dead_ratio": config.min_segment_dead_ratio,
         "hold_offset": None if hold.offset == OFFSET_MAX else hold.offset,
         "held_by": hold.by,
         "horizon_clock_ms": plan.now_ms,

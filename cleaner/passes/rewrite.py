@@ -337,6 +337,7 @@ class Rewriting:
         """Write the group's certificate; if that fails, its cleaned segments are removed."""
         try:
             return self._certificates.certify(
+                self._plan,
                 sources,
                 cleaned,
                 self.batch_filter.account,

@@ -500,7 +500,6 @@ class Runner:
         return PassCertificates(
             self._ledgers.get(log.identity.directory_id),
             log.identity,
-            plan,
             digest_kind=self.settings.ledger_digest,
             pass_id=new_pass_id(plan.stamp_ms),
         )

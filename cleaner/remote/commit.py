@@ -211,7 +211,7 @@ def _swap(
     for group, cleaned in zip(result.groups, outputs, strict=True):
         offset = result.end_offset if group is result.groups[-1] else None
         number = certificates.certify(
-            group.sources, cleaned, group.account, clean_offset=offset, is_verified=True
+            plan, group.sources, cleaned, group.account, clean_offset=offset, is_verified=True
         )
         try:
             with certificates.swapping(number):

@@ -59,9 +59,7 @@ def clean_certified(
 ) -> PassReport:
     """Clean a log, with certificates."""
     plan = plan or log.plan()
-    certificates = PassCertificates(
-        ledger, identity(), plan, pass_id=pass_id, digest_kind=digest_kind
-    )
+    certificates = PassCertificates(ledger, identity(), pass_id=pass_id, digest_kind=digest_kind)
     return clean(
         log.log.cleaning,
         plan,

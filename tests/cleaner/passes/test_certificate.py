@@ -55,6 +55,21 @@ def test_a_certificate_says_what_was_replaced_by_what(
     assert (end["pass"], report.pass_id) == ("p", "p")
 
 
+def test_a_certificate_names_the_fence_that_the_pass_has_found() -> None:
+    log = superseded_log()
+    for number in range(3):
+        log.append_segment((b"later", b"%d" % number))
+    path = log.log.segments[0].path(LOG)
+    data = log.fs.read_bytes(path)
+    log.fs.overwrite(path, 64, bytes([data[64] ^ 0xFF]))
+
+    clean_certified(log, ledger_on(log.fs))
+
+    settings = groups(log)[0].members["settings"]
+    assert settings["hold_offset"] == 0
+    assert "damaged segment" in settings["held_by"]
+
+
 def test_a_certificate_is_durable_before_the_manifest_is_written() -> None:
     log = superseded_log()
     seen: list[int] = []

@@ -101,7 +101,7 @@ def test_a_result_is_committed_and_its_sidecars_say_what_the_segments_hold() -> 
 def test_a_committed_result_has_its_certificates() -> None:
     scene = Scene()
     label(scene.log.fs)
-    certificates = PassCertificates(ledger_on(scene.log.fs), identity(), scene.plan, pass_id="p")
+    certificates = PassCertificates(ledger_on(scene.log.fs), identity(), pass_id="p")
 
     report = scene.log.commit(scene.plan, scene.result, certificates=certificates)
 
