@@ -70,8 +70,9 @@ def is_put_back(part: ErasedPartition, log: PartitionLog) -> bool:
 def are_records_back(tracked: Tracked, topic: Topic) -> bool:
     """Returns whether records that were certified as gone are, or may be, in the log again."""
     parts = tracked.erasure.partitions
-    if any(is_put_back(part, log) for part, log in zip(parts, topic.logs(), strict=False)):
-        return True
+    for part, log in zip(parts, topic.partitions, strict=False):
+        if isinstance(log, PartitionLog) and is_put_back(part, log):
+            return True
     return any(
         proof.traces.first_offset(key_hash_in(tracked.erasure, topic, number))
         < parts[number].offset
