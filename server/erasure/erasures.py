@@ -18,6 +18,7 @@ from dataclasses import replace
 from cleaner.pool.pool import CleanerPool
 from cleaner.rules.hold import HoldOf
 from metrics.facts import ErasureFacts
+from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import OFFSET_MAX
 from server.erasure.certificate import Issuer, Json, PartitionProof, issue
 from server.erasure.erasure import PREFIX, Erasure, KeyClaim
@@ -47,7 +48,7 @@ from server.erasure.tracked import (
 from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.clock import Clock
 from server.runtime.executors import Executor
-from server.runtime.tasks import guarded, spawn
+from server.runtime.tasks import guarded, report_failure, spawn
 from server.topics.topic import OfflineLog, Topic
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
@@ -71,7 +72,7 @@ class Erasures:
     """Owns the erasures from `open` to `stop`."""
 
     __slots__ = (
-        "_clock", "_hold_of", "_intake", "_issuer", "_lock", "_looking",
+        "_clock", "_hold_of", "_intake", "_is_stopped", "_issuer", "_lock", "_looking",
         "_pool", "_prover", "_store", "_threads", "_topics", "_tracked", "_wake", "_works",
     )  # fmt: skip
 
@@ -111,6 +112,7 @@ class Erasures:
         self._tracked: dict[str, Tracked] = {}
         """By id, the oldest first."""
         self._looking: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     async def open(self) -> None:
         """Read the stored erasures, and continue with them.
@@ -129,7 +131,11 @@ class Erasures:
         self._start_looking()
 
     async def stop(self) -> None:
-        """End the looks and the work. Call it after the pool has stopped."""
+        """End the looks and the work. Call it after the pool has stopped.
+
+        A request that is being stored is still answered; the next start continues with it.
+        """
+        self._is_stopped = True
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -144,6 +150,8 @@ class Erasures:
             ErasureRefused: nothing is erased; some tombstones may be appended.
             CleaningAborted, ProtocolError, StorageError: as `ErasureIntake.accept`.
         """
+        if self._is_stopped:
+            raise ErasureRefused(409, "the broker is stopping: ask again after its next start")
         if len(self._open()) + len(keys) > OPEN_MAX:
             raise ErasureRefused(409, f"{OPEN_MAX} erasures are not complete yet: wait for them")
         accepted = await self._intake.accept(topic, keys, within_ms)
@@ -153,7 +161,8 @@ class Erasures:
             self._tracked[each.id] = Tracked(each)
         _log.info("%s", accepted_text(accepted))
         self._start_looking()
-        await self._looked()
+        with guarded("erasures"):  # They are durable, so the client must not ask again.
+            await self._looked()
         return accepted
 
     async def forget(self, erasure_id: str) -> None:
@@ -222,7 +231,9 @@ class Erasures:
 
     def _start_looking(self) -> None:
         self._wake.set()
-        if self._open() and (self._looking is None or self._looking.done()):
+        if self._is_stopped or not self._open():
+            return
+        if self._looking is None or self._looking.done():
             self._looking = spawn(self._look_again_and_again(), "erasures")
 
     async def _look_again_and_again(self) -> None:
@@ -234,9 +245,10 @@ class Erasures:
                 await _first_of(self._wake, LOOK_SECONDS)
 
     async def _looked(self) -> None:
-        """Look at all erasures that are not final, and begin what they need."""
+        """Look at all erasures that are not final, and begin what they need, unless it is stopped."""
         async with self._lock:
-            await self._look_at_all()
+            if not self._is_stopped:
+                await self._look_at_all()
 
     async def _look_at_all(self) -> None:
         now_ms = self._clock.now_ms()
@@ -248,11 +260,12 @@ class Erasures:
                 continue
             try:
                 await self._look_at(tracked, looks, wanted, now_ms)
-            except StorageError as error:
-                _log.warning("erasure %s: %s", tracked.erasure.id, error)
+            except Exception as error:  # noqa: BLE001 - one erasure does not hold up the others
+                _look_failed(tracked, error)
             await asyncio.sleep(0)
         for each in wanted.values():
-            self._works.begin(each)
+            if not self._is_stopped:
+                self._works.begin(each)
 
     async def _look_at(
         self, tracked: Tracked, looks: Looks, wanted: dict[TopicPartition, Wanted], now_ms: int
@@ -438,6 +451,23 @@ def _proof_of(tracked: Tracked, number: int, log: PartitionLog | OfflineLog) -> 
         del tracked.proofs[number]
         return None
     return proof
+
+
+def _look_failed(tracked: Tracked, error: Exception) -> None:
+    """Name a failed look as a holder, until the next look succeeds."""
+    text = str(error) or repr(error)
+    if isinstance(error, ProtocolError | StorageError):
+        _log.warning("erasure %s: %s", tracked.erasure.id, text)
+    else:
+        report_failure("erasures", error)
+    topic = tracked.erasure.topic
+    holder = Holder(
+        partition=None,
+        text=f"the broker could not look at the logs of {topic}: {text}",
+        remedy=f"the broker tries again by itself; kompakt compact explain {topic}",
+    )
+    tracked.kept = (holder,)
+    tracked.forecast = replace(tracked.forecast, is_open=True)
 
 
 async def _first_of(event: asyncio.Event, seconds: float) -> None:

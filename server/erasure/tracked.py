@@ -21,6 +21,7 @@ class Tracked:
     needs: tuple[Need, ...] = ()
     """By partition."""
     kept: tuple[Holder, ...] = ()
+    """The files that are left, or why the last look failed."""
     forecast: Forecast = field(default_factory=lambda: Forecast(earliest_ms=0, is_open=True))
     proofs: dict[int, LogProof] = field(default_factory=dict)
     """By partition, for the state that it is in."""

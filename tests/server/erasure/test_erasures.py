@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,14 +12,20 @@ import pytest
 
 from cleaner.kernel.kernel import siphash128
 from protocol.records.record_batch import Codec, Record, build_batch
+from protocol.wire.errors import UnsupportedMagic
 from server.erasure import erasures as erasures_module
 from server.erasure import log_works
 from server.erasure.certificate import canonical
+from server.erasure.intake import ErasureRefused
+from server.erasure.needs import Tombstone
+from server.erasure.proofs import Prover
 from server.http import broker_facts
+from server.metadata.store import MetadataStore, TxnResult
 from storage.batches.validate import ValidBatch
 from storage.files.local_files import LocalFileSystem
 from storage.files.signing_key import SigningKey
 from storage.log.appender import Appended
+from storage.log.log import PartitionLog
 from tests.harness.compacted_log import records_of
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 from tests.harness.transactional_producer import TransactionalProducer
@@ -485,3 +491,85 @@ async def test_a_search_that_a_wrong_sidecar_has_misled_is_noticed_by_the_proof(
 
         for each in (noticed, again):
             await until(broker, each, is_in("complete"))
+
+
+async def test_a_look_that_fails_holds_up_no_other_erasure_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        for topic in ("people", "others"):
+            await create(broker, topic)
+            await produce(broker, KEY, b"1", topic=topic)
+        (damaged,) = await erase(broker, KEY)
+        await until(broker, damaged, holds_it("last record"))
+        tombstones_at = Prover.tombstones_at
+
+        async def fails_for_people(
+            prover: Prover, log: PartitionLog, offsets: Sequence[int]
+        ) -> Mapping[int, Tombstone]:
+            if log.topic_partition.topic == "people":
+                raise UnsupportedMagic(1)
+            return await tombstones_at(prover, log, offsets)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Prover, "tombstones_at", fails_for_people)
+            await produce(broker, OTHER, b"something follows")
+            broker.served.log("people").roll(0)
+            named = await until(broker, damaged, holds_it("message format 1"))
+            assert named["state"] == "erased"
+            (sound,) = await erase(broker, KEY, topic="others")
+            await until(broker, sound, is_in("erased"))
+        await until(broker, named, is_in("complete"))
+
+
+async def test_an_erasure_that_is_stored_is_accepted_although_the_first_look_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(erasures_module, "Looks", raising_look)
+            (erasure,) = await erase(broker, KEY)
+        await until(broker, erasure, is_in("erased"))
+
+
+def raising_look(*_: object) -> None:
+    raise UnsupportedMagic(1)
+
+
+async def test_an_erasure_that_is_stored_during_the_stop_starts_no_look(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"1")
+        compaction = broker.served.broker.compaction
+        assert compaction is not None
+        erasures = compaction.erasures
+        store = HeldStore(erasures._store)
+        erasures._store = cast("Any", store)
+
+        request = asyncio.ensure_future(erasures.request("people", [KEY], DAY_MS))
+        await store.asked.wait()
+        await erasures.stop()
+        store.released.set()
+
+        (accepted,) = await request
+        assert erasures.get(accepted.id) is not None
+        assert "erasures" not in {task.get_name() for task in asyncio.all_tasks()}
+        assert "erasure work" not in {task.get_name() for task in asyncio.all_tasks()}
+        with pytest.raises(ErasureRefused, match="is stopping"):
+            await erasures.request("people", [OTHER], DAY_MS)
+
+
+class HeldStore:
+    """A store whose next transaction waits."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.asked = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def txn(self, *arguments: Any) -> TxnResult:
+        self.asked.set()
+        await self.released.wait()
+        return await self._store.txn(*arguments)
