@@ -149,8 +149,8 @@ def _fenced(facts: LogFacts, fence: Fence, so: str) -> Holder:
     return Holder(
         partition=facts.partition,
         text=f"{fence} of {facts.name} cannot be read ({fence.reason}), so {so}",
-        remedy="restore the segment's file, or give up its records:"
-        f" kompakt compact explain {facts.name} says how",
+        remedy=f"restore the segment's file, then kompakt compact now {facts.name}, because the erasure"
+        f" tries no pass itself; or give up its records: kompakt compact explain {facts.name} says how",
     )
 
 

@@ -100,6 +100,7 @@ def test_a_damaged_segment_that_may_have_the_key_is_waited_for_and_no_pass_is_tr
         assert need.next is Next.WAIT
         assert need.holder is not None
         assert "its CRC differs" in need.holder.text
+        assert "kompakt compact now people-0" in need.holder.remedy, "a repair alone starts no pass"
         assert "kompakt compact explain people-0" in need.holder.remedy
 
     above = replace(FREE, fence=replace(FENCE, base_offset=Offset(X + 1)))
