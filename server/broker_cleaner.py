@@ -114,7 +114,7 @@ class BrokerCleaner:
                 broker.files,
                 lambda: self.ledgers.paths,
                 self._pool.throttle,
-                executor=broker.executors.ledgers,
+                executor=broker.executors.ledger_verification,
                 monotonic=broker.clock.monotonic,
             ),
         )

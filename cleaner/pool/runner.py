@@ -308,7 +308,7 @@ class Runner:
     async def clean(self, running: RunningPass, plan: CleaningPlan) -> PassReport:
         """Execute a claimed log's plan in a thread. Raises as `cleaner.passes.clean.clean`."""
         settings, monotonic = self.settings, self._clock.monotonic
-        mover_for = self._mover_of(running.log, is_rehearsal=False)
+        mover_for = self._mover_of(running.log, plan, is_rehearsal=False)
 
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
@@ -353,7 +353,7 @@ class Runner:
         settings, monotonic = self.settings, self._clock.monotonic
         rates = self.throttle.effective_rates
         rates = replace(rates, total=min(rates.total, running.log.config.io_rate))
-        mover_for = self._mover_of(running.log, is_rehearsal=True)
+        mover_for = self._mover_of(running.log, plan, is_rehearsal=True)
 
         def work() -> DryRun:
             meter = self._meter(running, plan.view.generation, DryMeter)
@@ -484,14 +484,19 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _mover_of(
-        self, log: PartitionLog, *, is_rehearsal: bool
+        self, log: PartitionLog, plan: CleaningPlan, *, is_rehearsal: bool
     ) -> Callable[[PassMeter], LoopMover | None]:
-        """Returns what makes a pass's mover of records without a key, in the thread of the pass."""
-        if self._unkeyed is None or not log.config.moves_unkeyed_records:
+        """Returns what makes a pass's mover of records without a key, in the thread of the pass.
+
+        The plan's settings decide: a preview rehearses others than those of the log.
+        """
+        config = plan.view.config
+        if self._unkeyed is None or not config.moves_unkeyed_records:
             return lambda _: None
         topics, loop, clock = self._unkeyed, asyncio.get_running_loop(), self._clock
+        name = config.compaction_unkeyed_topic
         return lambda meter: LoopMover(
-            topics, log, meter, loop=loop, clock=clock, is_rehearsal=is_rehearsal
+            topics, name, log, meter, loop=loop, clock=clock, is_rehearsal=is_rehearsal
         )
 
     @any_thread

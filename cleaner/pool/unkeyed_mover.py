@@ -41,11 +41,12 @@ class UnkeyedTopics(Protocol):
 class LoopMover:
     """Moves the records of one pass. `cleaner.passes.unkeyed.Mover`."""
 
-    __slots__ = ("_clock", "_is_rehearsal", "_log", "_loop", "_meter", "_topics")
+    __slots__ = ("_clock", "_is_rehearsal", "_log", "_loop", "_meter", "_name", "_topics")
 
     def __init__(
         self,
         topics: UnkeyedTopics,
+        name: str,
         log: PartitionLog,
         meter: PassMeter,
         *,
@@ -53,9 +54,14 @@ class LoopMover:
         clock: Clock,
         is_rehearsal: bool,
     ) -> None:
-        """`is_rehearsal`: append nothing, only find out whether the topic would take it."""
+        """
+        Args:
+            name: the topic that takes the records.
+            is_rehearsal: append nothing, only find out whether the topic would take it.
+        """
         # Constant after construction.
         self._topics = topics
+        self._name = name
         self._log = log
         self._meter = meter
         self._loop = loop
@@ -64,7 +70,7 @@ class LoopMover:
 
     def move(self, records: Sequence[Record]) -> None:
         """See `Mover.move`. In a rehearsal nothing is appended."""
-        name, origin = self._log.config.compaction_unkeyed_topic, self._log.topic_partition
+        name, origin = self._name, self._log.topic_partition
         if self._is_rehearsal:
             self._run(lambda: self._topics.check(name, origin))
             return

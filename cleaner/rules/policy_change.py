@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cleaner.rules.harmful_settings import Harm, harmful_settings
 from cleaner.rules.text import duration_text
+from storage.formats.compaction_ttl import CompactionTtl
 from storage.formats.log_config import LogConfig
 
 
@@ -48,13 +49,20 @@ def _retention(config: LogConfig) -> tuple[object, ...]:
 def _compaction(config: LogConfig) -> tuple[object, ...]:
     return (
         config.is_compacted,
-        config.keeps_unkeyed_records,
+        config.compaction_unkeyed_records,
+        config.compaction_unkeyed_topic if config.moves_unkeyed_records else None,
         config.strategy,
         config.history,
         config.min_compaction_lag_ms,
         config.min_compaction_lag_bytes,
         config.compaction_hold_groups,
+        config.min_segment_dead_ratio if config.spares_segments else 0,
+        _ttl(config),
     )
+
+
+def _ttl(config: LogConfig) -> CompactionTtl | None:
+    return config.ttl if config.expires_values else None
 
 
 def _compaction_begins(before: LogConfig, after: LogConfig) -> str | None:
@@ -84,9 +92,26 @@ def _tombstones_stay(before: LogConfig, after: LogConfig) -> str | None:
     )
 
 
+def _values_expire(before: LogConfig, after: LogConfig) -> str | None:
+    if not after.expires_values or _ttl(after) == _ttl(before):
+        return None
+    return (
+        "values whose time is over will get tombstones, and passes then drop them: those values are"
+        " not counted here"
+    )
+
+
+def _expiry_ends(before: LogConfig, after: LogConfig) -> str | None:
+    if not before.expires_values or after.expires_values:
+        return None
+    return "no value expires from then on; tombstones of expired values stay in force"
+
+
 _NOTES: tuple[Callable[[LogConfig, LogConfig], str | None], ...] = (
     _compaction_begins,
     _compaction_ends,
     _deletion_ends,
     _tombstones_stay,
+    _values_expire,
+    _expiry_ends,
 )

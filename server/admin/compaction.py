@@ -104,8 +104,8 @@ class Compaction:
 
     async def stop(self) -> None:
         """Wait until all jobs, leases and erasures have ended. Call it after the pool has stopped."""
-        await self.jobs.stop()
         await self.ledger_verifications.stop()
+        await self.jobs.stop()
         await self.erasures.stop()
         if self.leases is not None:
             await self.leases.stop()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cleaner.pacing.progress import PassProgress, Phase
 from cleaner.pacing.throttle import Throttle
+from cleaner.pool.runner import BROKER_STOPS
 from server.admin.refusals import CompactionRefused
 from server.ledger.ledger_json import Json, ledger_report_json
 from server.runtime.executors import Executor
@@ -73,7 +74,8 @@ class LedgerVerifications:
     """Starts verifications, and keeps the last ones."""
 
     __slots__ = (
-        "_executor", "_files", "_jobs", "_monotonic", "_next_id", "_paths", "_tasks", "_throttle",
+        "_executor", "_files", "_is_stopping", "_jobs", "_monotonic", "_next_id", "_paths", "_tasks",
+        "_throttle",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +95,7 @@ class LedgerVerifications:
         self._executor = executor
         self._monotonic = monotonic
         # State
+        self._is_stopping = False
         self._next_id = 1
         self._jobs: dict[int, LedgerJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,8 +104,10 @@ class LedgerVerifications:
         """Start a verification of all ledgers, which must have these anchors.
 
         Raises:
-            CompactionRefused: too many have not ended.
+            CompactionRefused: too many have not ended, or the broker stops.
         """
+        if self._is_stopping:
+            raise CompactionRefused(409, BROKER_STOPS)
         over = [job.id for job in self._jobs.values() if job.state.is_end]
         if len(self._jobs) == JOBS_MAX and not over:
             raise CompactionRefused(409, f"{JOBS_MAX} verifications have not ended yet")
@@ -123,7 +128,8 @@ class LedgerVerifications:
         return job
 
     async def stop(self) -> None:
-        """Stop all of them, and wait until they have ended."""
+        """Stop all of them, and wait until they have ended. No other one begins from now on."""
+        self._is_stopping = True
         for job in self._jobs.values():
             job.stop.set()
         if self._tasks:

@@ -51,8 +51,8 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledgers", "loading",
-        "lookups", "removals", "scrapes", "upkeep", "validation", "verification",
+        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledger_verification",
+        "ledgers", "loading", "lookups", "removals", "scrapes", "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,7 +72,10 @@ class Executors:
         self.issuers = Executor("issuers", threads=1)
         """Fetches the keys of token issuers, from files and over the network."""
         self.ledgers = Executor("ledgers", threads=1)
-        """Reads the ledgers of cleaning passes, and verifies them."""
+        """Reads the ledgers of cleaning passes."""
+        self.ledger_verification = Executor("ledger-verification", threads=1)
+        """Verifies the ledgers of cleaning passes: it reads every cleaned segment, at the cleaner's pace,
+        so no request waits behind it."""
         self.loading = Executor("loading", threads=2)
         """Loads a coordinator's partition into memory."""
         self.checkpoints = Executor("checkpoints", threads=1)

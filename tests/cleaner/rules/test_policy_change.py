@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from cleaner.rules.policy_change import policy_change
+from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO, UNKEYED, UNKEYED_TOPIC
+from storage.formats.compaction_history import HISTORY_PROPERTIES
+from storage.formats.compaction_strategy import STRATEGY_PROPERTIES
+from storage.formats.compaction_ttl import TTL_PROPERTIES
 from storage.formats.log_config import LogConfig
 
 DELETE = LogConfig(cleanup_policy=("delete",))
@@ -72,3 +76,64 @@ def test_settings_that_do_harm_are_named() -> None:
     change = policy_change(COMPACT, replace(COMPACT, delete_retention_ms=0))
 
     assert [harm.text.split()[1] for harm in change.harms] == ["delete.retention.ms=0"]
+
+
+VALUES = {
+    "compaction.strategy": "timestamp",
+    "compaction.strategy.header": "rank",
+    "compaction.versions": "2",
+    "compaction.thinning": "all for 1h",
+    "compaction.unkeyed.records": "keep",
+    "compaction.unkeyed.topic": "others",
+    "compaction.ttl.ms": "5000",
+    "compaction.ttl.header": "ttl",
+    "min.segment.dead.ratio": "0.5",
+}
+BEFORE = {
+    "compaction.strategy.header": {"compaction.strategy": "header"},
+    "compaction.unkeyed.topic": {"compaction.unkeyed.records": "move"},
+}
+"""What another property needs so that a property has an effect."""
+OTHER = {"compaction.strategy.header": "old", "compaction.unkeyed.topic": "aside"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *STRATEGY_PROPERTIES,
+        *HISTORY_PROPERTIES,
+        UNKEYED,
+        UNKEYED_TOPIC,
+        *TTL_PROPERTIES,
+        MIN_SEGMENT_DEAD_RATIO,
+    ],
+)
+def test_every_property_that_decides_which_records_stay_counts(name: str) -> None:
+    common = {"cleanup.policy": "compact", **OTHER, **BEFORE.get(name, {})}
+    if name != "compaction.strategy.header":
+        del common["compaction.strategy.header"]
+    before = LogConfig.from_overrides(common, LogConfig())
+    after = LogConfig.from_overrides({**common, name: VALUES[name]}, LogConfig())
+
+    assert policy_change(before, after).compacts
+
+
+@pytest.mark.parametrize(("before", "after"), [("drop", "move"), ("keep", "move")])
+def test_moving_records_without_a_key_counts(before: str, after: str) -> None:
+    aside = replace(COMPACT, compaction_unkeyed_topic="aside")
+    first = replace(aside, compaction_unkeyed_records=before)
+    then = replace(aside, compaction_unkeyed_records=after)
+
+    assert policy_change(first, then).compacts
+    assert policy_change(then, first).compacts
+
+
+def test_values_that_will_expire_are_said_not_to_be_counted() -> None:
+    expires = replace(COMPACT, compaction_ttl_ms=5_000)
+    mirror = replace(COMPACT, mirror_link="l")
+
+    (note,) = policy_change(COMPACT, expires).notes
+    assert "not counted here" in note
+    (note,) = policy_change(expires, COMPACT).notes
+    assert note.startswith("no value expires")
+    assert policy_change(mirror, replace(mirror, compaction_ttl_ms=5_000)).notes == ()

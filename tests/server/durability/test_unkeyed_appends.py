@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,6 +109,23 @@ async def test_records_without_a_key_are_in_the_other_topic_after_a_pass_and_a_r
     assert plan["report"]["unkeyed_moved"] == report["unkeyed_moved"] == 2
     assert report["unkeyed_topic"] == "aside"
     assert entry["unkeyed_moved"] == 2
+
+
+async def test_a_preview_of_a_move_counts_what_would_go_and_moves_nothing(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        await set_configs(broker, "orders", compaction_unkeyed_records="keep")
+        change = {"name": "compaction.unkeyed.records", "operation": "set", "value": "move"}
+        status, job = await broker.ask(
+            "POST", "/topics/orders/preview", data=json.dumps({"changes": [change]})
+        )
+        assert status == 202, job
+        (part,) = (await broker.finished(job))["partitions"]
+
+        compaction = part["preview"]["compaction"]
+        assert (compaction["unkeyed_kept"], compaction["records_dropped"]) == (0, 2)
+        assert compaction["plan"]["report"]["unkeyed_moved"] == 2
+        assert values(broker, "aside") == []
 
 
 @pytest.mark.parametrize(
