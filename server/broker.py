@@ -277,6 +277,11 @@ class Broker:
         return self.succession.fence
 
     @property
+    def is_standby(self) -> bool:
+        """Whether it only follows another broker, and has not been promoted."""
+        return self._link is not None
+
+    @property
     @any_thread
     def is_fenced(self) -> bool:
         """Whether another broker has taken over."""

@@ -50,6 +50,7 @@ class BrokerCleaner:
         "_event_probe",
         "_events",
         "_guard_deadline_ms",
+        "_is_standby",
         "_latency_watch",
         "_pool",
         "_space_watch",
@@ -89,8 +90,8 @@ class BrokerCleaner:
         self._pool = _pool(broker, background, self.ledgers, self._event_probe)
         pauses.when_changed(self._pool.pause)
         self._counts.set_threads(config.log_cleaner_threads)
-        if config.log_cleaner_events_enable:
-            self._events.start(self._event_probe.runs)
+        self._is_standby = broker.is_standby
+        self._follow_events(config)
         self._pool.start()
         self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._latency_watch = LatencyWatch(
@@ -181,8 +182,15 @@ class BrokerCleaner:
         self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
         self._guard_deadline_ms = config.log_cleaner_latency_guard_deadline_ms
         self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
-        if not config.log_cleaner_events_enable:
-            await self._events.stop()
+        self._follow_events(config)
+
+    def _follow_events(self, config: BrokerConfig) -> None:
+        """Write events if they are enabled.
+
+        A standby writes none: its topics are those of its source, and it would delete the topic again.
+        """
+        if not config.log_cleaner_events_enable or self._is_standby:
+            self._events.disable()
         elif not self._events.is_enabled:
             self._events.start(self._event_probe.runs)
 

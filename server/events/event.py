@@ -20,6 +20,8 @@ from cleaner.rules.report import PassReport
 from storage.formats.topic_partition import TopicPartition
 
 FORMAT = 1
+DIGITS_MAX = 10
+"""Of the number of a partition, which is an int32."""
 
 Count = Annotated[int, Meta(ge=0)]
 Bytes = Annotated[int, Meta(ge=0, description="Bytes.")]
@@ -125,14 +127,15 @@ def key_of(log: TopicPartition) -> bytes:
 def log_of(key: bytes) -> TopicPartition | None:
     """Returns the log of a key; None if the key is not one of ours."""
     topic, dash, number = key.decode("utf-8", "replace").rpartition("-")
-    return TopicPartition(topic, int(number)) if dash and number.isdecimal() else None
+    is_ours = dash and number.isdecimal() and len(number) <= DIGITS_MAX
+    return TopicPartition(topic, int(number)) if is_ours else None
 
 
 def is_running(value: bytes) -> bool:
     """Returns whether a pass runs after this event, as far as it says. False for other values."""
     try:
         event = msgspec.json.decode(value, type=_Tag).event
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError):  # ValueError: text that is not UTF-8.
         return False
     return event in ("started", "stalled")
 

@@ -121,23 +121,28 @@ class EventWriter:
         Args:
             runs: returns whether a pass over a log runs now.
         """
-        assert self._task is None
+        assert self._stopping is None
         self._runs = runs
         self._stopping = asyncio.Event()
-        self._task = spawn(self._work(self._stopping), "compaction events")
+        self._task = spawn(self._run(self._stopping, self._task), "compaction events")
+
+    def disable(self) -> None:
+        """Take no more events. The task writes those that wait, unless the topic cannot take them now.
+
+        It does not wait for the task: a disk that hangs would hold up what the caller does next.
+        """
+        if self._stopping is not None:
+            self._stopping.set()
+            self._stopping = None
+            self._news.set()
+            self._known.clear()
 
     async def stop(self) -> None:
-        """Take no more events, and write those that wait unless the topic cannot take them now."""
-        if self._stopping is None or self._task is None:
-            return
-        stopping, task = self._stopping, self._task
-        self._stopping = self._task = None
-        stopping.set()
-        self._news.set()
-        await asyncio.wait([task])
-        self._lose(len(self._waiting))
-        self._waiting.clear()
-        self._known.clear()
+        """Take no more events, and wait until those that wait are written or lost."""
+        self.disable()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+            self._task = None
 
     def offer(self, log: TopicPartition, event: Event) -> None:
         """Let an event wait to be written; nothing happens unless events are enabled.
@@ -182,6 +187,15 @@ class EventWriter:
 
     # ---------------------------------------------------------------- the task
 
+    async def _run(self, stopping: asyncio.Event, before: asyncio.Task[None] | None) -> None:
+        """Write events until `stopping`, once the task before this one has ended."""
+        if before is not None:
+            await asyncio.wait([before])
+        await self._work(stopping)
+        if not self.is_enabled:
+            self._lose(len(self._waiting))
+            self._waiting.clear()
+
     async def _work(self, stopping: asyncio.Event) -> None:
         is_settled = False
         while True:
@@ -192,7 +206,7 @@ class EventWriter:
                     is_settled = True
                 await self._append_waiting()
                 self._has_failed = False
-            except (StorageError, ProtocolError) as error:
+            except Exception as error:  # noqa: BLE001 - events must not end for good
                 self._report(error)
                 if not stopping.is_set():
                     await _sleep(RETRY_SECONDS, stopping)
@@ -204,7 +218,13 @@ class EventWriter:
     def _report(self, error: Exception) -> None:
         """Log the first of several failures in a row."""
         if not self._has_failed:
-            _log.warning("cannot write to %s, will try again: %s", EVENTS_TOPIC, error)
+            is_expected = isinstance(error, StorageError | ProtocolError)
+            _log.warning(
+                "cannot write to %s, will try again: %s",
+                EVENTS_TOPIC,
+                error if is_expected else repr(error),
+                exc_info=None if is_expected else error,
+            )
         self._has_failed = True
 
     async def _append_waiting(self) -> None:

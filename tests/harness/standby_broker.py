@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -48,18 +48,25 @@ async def serving_source(directory: Path, **properties: str) -> AsyncIterator[Se
 
 @asynccontextmanager
 async def standby_of(
-    source: ServedBroker, directory: Path, *, name: str = "s", has_led: bool = False
+    source: ServedBroker,
+    directory: Path,
+    *,
+    name: str = "s",
+    has_led: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Broker]:
     """Run a broker that has only the link of a standby.
 
     Args:
         name: by which the source knows it.
         has_led: whether its logs may have records of their own.
+        properties: of the standby, by their names.
     """
     host, port = source.broker.addresses["INTERNAL"]
     spec = standby_link(name, f"{host}:{port}", Access(), has_led=has_led)
     texts = {"log.dirs": str(directory), "http.listener": "", "log.cleaner.enable": "false"}
     texts["node.id"] = "2"
+    texts |= properties or {}
     config = BrokerConfig.from_texts(texts | {"cluster.id": source.broker.node.cluster_id})
     broker = Broker(config, files=LocalFileSystem(), clock=SystemClock(), standby=spec)
     try:

@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
+from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record
 from server.config.changes import ConfigChange, Operation
+from server.durability.group_commit import GroupCommit
 from server.events import writer as writer_module
 from server.events.event import Started, key_of
 from server.topics.topic import EVENTS_TOPIC
+from storage.batches.validate import ValidBatch
 from storage.files.errors import LogOffline
 from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
 from tests.harness.compacted_log import records_of
 from tests.harness.json_schema import faults
+from tests.harness.served_broker import NOW_MS, batch_of
+from tests.harness.standby_broker import serving_source, standby_of
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
 ON = {"log_cleaner_events_enable": "true"}
@@ -151,7 +157,7 @@ async def test_it_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -
         assert await configs.alter_own([change("true")]) is None
         await clean(broker, "orders")
         assert await configs.alter_own([change("false")]) is None
-        assert kinds(broker, "orders") == ["started", "completed"], "what waited was written"
+        await until(lambda: kinds(broker, "orders") == ["started", "completed"])  # What waited.
         await clean(broker, "orders")
 
         assert kinds(broker, "orders") == ["started", "completed"]
@@ -275,3 +281,82 @@ async def test_a_fenced_broker_writes_none(tmp_path: Path) -> None:
         tmp_path, **ON, broker_fenced_by="another", inter_broker_listener_name="PLAINTEXT"
     ) as broker:
         assert broker.served.broker._cleaning is None
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_changes_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, answers = asyncio.Event(), asyncio.Event()
+    durable = GroupCommit.durable
+
+    async def hang(commit: GroupCommit, log: PartitionLog, offset: int) -> bool:
+        if log.topic_partition.topic == EVENTS_TOPIC:
+            hangs.set()
+            await answers.wait()
+        return await durable(commit, log, offset)
+
+    async with asyncio.timeout(60), steered_broker(tmp_path, **ON) as broker:
+        configs = broker.served.broker.configs
+        await broker.served.create("orders", cleanup_policy="compact")
+        await broker.produce_dirty("orders")
+        monkeypatch.setattr(GroupCommit, "durable", hang)
+        await clean(broker, "orders")
+        await hangs.wait()
+        try:
+            for text in ("false", "true", "false", "true"):
+                assert await configs.alter_own([change(text)]) is None
+            await clean(broker, "orders")
+        finally:
+            answers.set()
+        await until(lambda: len(kinds(broker, "orders")) >= 3)
+
+        assert kinds(broker, "orders")[-1] == "completed"
+        assert broker.served.broker.cleaner_counts.events_by_result["lost"] == 0
+
+
+async def test_a_standby_writes_none_and_makes_no_topic(tmp_path: Path) -> None:
+    cleans = {"log.cleaner.enable": "true", "log.cleaner.events.enable": "true"}
+    async with (
+        serving_source(tmp_path / "source") as source,
+        standby_of(source, tmp_path / "standby", properties=cleans) as standby,
+    ):
+        assert standby._cleaning is not None
+        assert not standby._cleaning._events.is_enabled
+        await standby._cleaning.configure(standby.config)
+        assert not standby._cleaning._events.is_enabled
+        assert standby.topics.get(EVENTS_TOPIC) is None
+
+
+async def test_records_of_others_in_an_older_topic_of_this_name_do_no_harm(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await broker.served.create(EVENTS_TOPIC, cleanup_policy="compact")
+        log = broker.served.log(EVENTS_TOPIC)
+        for key, value in ((b"orders-0", b'{"event": "\xff"}'), (b"t-" + b"1" * 5000, b"{}")):
+            # As a client did, under a release that let clients write to it.
+            batch = batch_of(1, key=key, value=value)
+            valid = ValidBatch(read_header(batch), memoryview(batch))
+            log.appender.append_as_leader(valid, now_ms=NOW_MS)
+    async with steered_broker(tmp_path, **ON) as broker:
+        await broker.served.create("orders", cleanup_policy="compact")
+        await broker.produce_dirty("orders")
+        await clean(broker, "orders")
+        await until(lambda: last(broker)[b"orders-0"] is not None)
+        await until(lambda: b'"completed"' in (last(broker)[b"orders-0"] or b""))
+
+
+async def test_an_unexpected_error_does_not_end_the_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_SECONDS", 0.01)
+
+    def fail(_: PartitionLog) -> dict[TopicPartition, bool]:
+        raise RuntimeError("unforeseen")
+
+    async with steered_broker(tmp_path, **ON) as broker:
+        with monkeypatch.context() as broken:
+            broken.setattr(writer_module, "last_events", fail)
+            await until(lambda: "unforeseen" in caplog.text)
+        await broker.served.create("orders", cleanup_policy="compact")
+        await broker.produce_dirty("orders")
+        await clean(broker, "orders")
+        await until(lambda: kinds(broker, "orders") == ["started", "completed"])

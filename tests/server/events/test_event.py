@@ -76,6 +76,7 @@ def test_only_the_start_and_a_stall_leave_a_pass_that_runs() -> None:
     assert not is_running(b"not JSON")
     assert not is_running(b'{"event": "of a later release"}')
     assert not is_running(b"[]")
+    assert not is_running(b'{"event": "\xff"}')
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-1", "a.b_c-"])
@@ -83,7 +84,7 @@ def test_a_key_names_its_log(topic: str) -> None:
     assert log_of(key_of(TopicPartition(topic, 12))) == TopicPartition(topic, 12)
 
 
-@pytest.mark.parametrize("key", [b"", b"orders", b"orders-", b"orders-x", b"\xff"])
+@pytest.mark.parametrize("key", [b"", b"orders", b"orders-", b"orders-x", b"\xff", b"t-" + b"1" * 5000])
 def test_another_key_names_no_log(key: bytes) -> None:
     assert log_of(key) is None
 
