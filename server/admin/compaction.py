@@ -41,7 +41,7 @@ from server.runtime.sliced_json import Json
 from server.runtime.turns import Pace, Turns
 from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
-from storage.files.errors import NoSpace, UndoRefused
+from storage.files.errors import NoSpace, StorageError, UndoRefused
 from storage.files.paths import topic_id_text
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -322,9 +322,9 @@ class Compaction:
         Returns what was done, as JSON.
 
         Raises:
-            CompactionRefused: there is no such partition, or the pass cannot be undone; nothing has
-                changed, except perhaps the pause, which the message then names.
-            StorageError: the disk failed.
+            CompactionRefused: there is no such partition, the pass cannot be undone, or the disk failed;
+                nothing has changed, except perhaps the pause, which the message then names.
+            StorageError: the pause cannot be made durable.
         """
         log, *others = self.logs_of(name, partition)
         if others:
@@ -332,12 +332,14 @@ class Compaction:
         if (reason := log.undo_refusal(number)) is not None:
             text = f"pass {number} of {log.topic_partition} cannot be undone: {reason}"
             raise CompactionRefused(409, text)
+        since = "" if self.pauses.since_ms(log.topic_id, None) is not None else " now"
         await self.pauses.pause(log.topic_id)
         try:
             undone = await self._administration.run(log.undo_pass, number)
-        except (UndoRefused, NoSpace) as refused:
-            text = f"{refused}; the cleaning of {name} is paused now: kompakt compact resume {name}"
-            raise CompactionRefused(409, text) from refused
+        except StorageError as error:
+            status = 409 if isinstance(error, UndoRefused | NoSpace) else 500
+            text = f"{error}; the cleaning of {name} is paused{since}: kompakt compact resume {name}"
+            raise CompactionRefused(status, text) from error
         return undone_json(log, undone, self.paused())
 
     async def explain(self, log: PartitionLog) -> Explanation:

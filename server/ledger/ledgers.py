@@ -135,7 +135,13 @@ class CleaningLedgers:
             return ()
         passes = self.passes(topic_id=str(log.topic_id), partition=log.topic_partition.partition)
         config = log.config
-        keeps_last_only = not config.strategy.has_versions and not config.history.keeps_more
+        keeps_last_only = not (
+            config.strategy.has_versions
+            or config.history.keeps_more
+            # The pass that reaches the current record may leave a segment with older ones.
+            or config.spares_segments
+            or log.has_history
+        )
         return tuple(departures(passes, history.last_offset, keeps_last_only=keeps_last_only))
 
     @any_thread

@@ -48,6 +48,7 @@ from storage.undo.undo_rule import (
     refusal,
     with_start_at,
     within_bytes,
+    within_count,
 )
 
 _log = logging.getLogger("storage.undo.kept_passes")
@@ -173,7 +174,9 @@ class KeptPasses:
             swaps=(*newest.swaps, swap),
             aborted=(*newest.aborted, *aborted),
         )
-        self._change(within_bytes(self.stack.with_newest(newest), bytes_max, self._clock_ms()))
+        now_ms = self._clock_ms()
+        grown = within_count(self.stack.with_newest(newest), now_ms)
+        self._change(within_bytes(grown, bytes_max, now_ms))
         return bool(self.stack.kept)
 
     def keep_aborted(self, aborted: Sequence[AbortedRow]) -> None:

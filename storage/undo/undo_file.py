@@ -69,6 +69,7 @@ class EndReason(enum.IntEnum):
     ERASED = 9
     REPLACED = 10
     LOST = 11
+    COUNT = 12
 
     @classmethod
     def _missing_(cls, value: object) -> EndReason:

@@ -11,7 +11,7 @@ takes those below it along, never those above it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from protocol.wire.numbers import Offset
@@ -22,6 +22,10 @@ from storage.undo.undo_file import EndedPass, EndReason, KeptPass
 Name = tuple[int, int]
 """Base offset and file version of a segment: the name of its files."""
 
+KEPT_MAX = 200
+"""So many passes of a log are kept at most: the answer to a request lists them all."""
+NAMED_MAX = 5
+"""Of more passes, a refusal names the newest."""
 ENDED_MAX = 16
 """So many passes that can no longer be undone are remembered with the reason."""
 
@@ -37,6 +41,7 @@ REASONS = {
     EndReason.ERASED: "what was kept was erased on request",
     EndReason.REPLACED: "a resync replaced the log",
     EndReason.LOST: "what was kept is no longer on the disk",
+    EndReason.COUNT: f"at most {KEPT_MAX} passes of a partition are kept, and later ones came",
 }
 
 
@@ -85,6 +90,11 @@ def within_bytes(stack: Stack, bytes_max: int, now_ms: int) -> Stack:
         left -= stack.kept[count].size_bytes
         count += 1
     return stack.end(count, EndReason.BYTES, now_ms)
+
+
+def within_count(stack: Stack, now_ms: int) -> Stack:
+    """Returns the stack after passes have ended, oldest first, until at most `KEPT_MAX` are kept."""
+    return stack.end(max(len(stack.kept) - KEPT_MAX, 0), EndReason.COUNT, now_ms)
 
 
 def expired(stack: Stack, undo_ms: int, now_ms: int) -> Stack:
@@ -153,14 +163,21 @@ def refusal(stack: Stack, number: int) -> str | None:
     if numbers and numbers[-1] == number:
         return None
     if number in numbers:
-        later = ", ".join(str(each) for each in reversed(numbers[numbers.index(number) + 1 :]))
+        later = _newest_first(numbers[numbers.index(number) + 1 :])
         return f"later passes have to be undone before it, in this order: {later}"
     for each in stack.ended:
         if each.number == number:
             return REASONS[each.reason]
     known = (
-        f"those that can be undone are {', '.join(map(str, numbers))}"
+        f"those that can be undone are {_newest_first(numbers)}"
         if numbers
         else ("no pass of the partition can be undone now")
     )
     return f"nothing is kept of a pass with this number; {known}"
+
+
+def _newest_first(numbers: Sequence[int]) -> str:
+    """Returns the numbers of passes as text, the newest first; of many, those and the count of the others."""
+    named = ", ".join(map(str, numbers[: -NAMED_MAX - 1 : -1]))
+    others = len(numbers) - NAMED_MAX
+    return named if others <= 0 else f"{named}, and {others:,} older"

@@ -87,6 +87,11 @@ async def test_an_operator_follows_passes_in_the_ledger(
         (part,) = (await operator.json("explain", "orders-0", "--key", "key"))["partitions"]
         (sentence,) = part["key"]["departures"]
         assert f"at the latest with pass {done['pass_id']}" in sentence
+        await broker.served.broker.topics.alter(
+            "orders", lambda old, _: {**old, "min.segment.dead.ratio": "0.5"}
+        )
+        (part,) = (await operator.json("explain", "orders-0", "--key", "key"))["partitions"]
+        assert "at the latest" not in part["key"]["departures"][0], "a pass may spare a segment"
         await broker.served.produce("orders", batch_of(1, key=b"other"))
         (part,) = (await operator.json("explain", "orders-0", "--key", "none"))["partitions"]
         assert "it stores no keys" in part["key"]["departures"][0]

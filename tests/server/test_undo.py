@@ -11,6 +11,9 @@ import pytest
 
 from server.durability import space_watch
 from server.topics.topic import Topic
+from storage.files.errors import StorageError
+from storage.log.cleaning import Undone
+from storage.log.log import PartitionLog
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import batch_of, serving_broker_on
 from tests.harness.steered_broker import SteeredBroker, steered_broker
@@ -92,6 +95,29 @@ async def test_a_refusal_says_why_and_pauses_nothing(tmp_path: Path) -> None:
         assert "name a pass" in await refused(broker, UNDO, 400)
         assert (await broker.get())["paused"]["named"] == []
         assert len(values(broker)) == 1
+
+
+@pytest.mark.parametrize("is_paused_before", [False, True])
+async def test_a_disk_that_fails_in_an_undo_is_answered_with_the_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_paused_before: bool
+) -> None:
+    def fail(_: PartitionLog, number: int) -> Undone:
+        raise StorageError(f"pass {number}: Input/output error")
+
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        number = (await clean(broker))["undo_number"]
+        if is_paused_before:
+            await broker.post("/topics/orders/pause")
+        monkeypatch.setattr(PartitionLog, "undo_pass", fail)
+
+        text = await refused(broker, f"{UNDO}?pass={number}", 500)
+
+        now = "" if is_paused_before else " now"
+        assert text == (
+            f"pass {number}: Input/output error; the cleaning of orders is paused{now}:"
+            " kompakt compact resume orders"
+        )
 
 
 async def test_a_topic_of_several_partitions_needs_a_partition(tmp_path: Path) -> None:

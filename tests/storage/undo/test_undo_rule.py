@@ -8,6 +8,7 @@ from storage.formats.manifest import SegmentRow
 from storage.undo.undo_file import EndedPass, EndReason, KeptPass, KeptSwap
 from storage.undo.undo_rule import (
     ENDED_MAX,
+    KEPT_MAX,
     Name,
     Stack,
     as_found,
@@ -16,6 +17,7 @@ from storage.undo.undo_rule import (
     refusal,
     with_start_at,
     within_bytes,
+    within_count,
 )
 
 
@@ -69,6 +71,25 @@ def test_beyond_the_bytes_the_oldest_pass_goes_first() -> None:
     assert within_bytes(BOTH, 40, 0) == BOTH
     assert within_bytes(BOTH, 39, 0) == Stack((NINE,), (EndedPass(7, 0, EndReason.BYTES),))
     assert within_bytes(BOTH, 19, 0).kept == ()
+
+
+MANY = Stack(tuple(KeptPass(number=at, kept_ms=0, clean_offset=Offset(0)) for at in range(1000)))
+
+
+def test_beyond_the_count_the_oldest_passes_go_first() -> None:
+    assert within_count(BOTH, 0) == BOTH
+    left = within_count(MANY, 3)
+
+    assert [each.number for each in left.kept] == list(range(1000 - KEPT_MAX, 1000))
+    assert left.ended[-1] == EndedPass(1000 - KEPT_MAX - 1, 3, EndReason.COUNT)
+    assert "at most 200 passes" in str(refusal(left, 1000 - KEPT_MAX - 1))
+
+
+def test_a_refusal_stays_short_however_many_passes_are_kept() -> None:
+    assert refusal(MANY, 0) == (
+        "later passes have to be undone before it, in this order: 999, 998, 997, 996, 995, and 994 older"
+    )
+    assert "999, 998, 997, 996, 995, and 995 older" in str(refusal(MANY, 5000))
 
 
 def test_a_log_start_past_a_kept_segment_ends_its_pass() -> None:
