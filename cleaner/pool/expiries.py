@@ -40,6 +40,8 @@ class _Known:
     next_at: float = 0.0
     """The next sweep may begin then, in monotonic seconds."""
     totals: ExpiryTotals = NOT_SWEPT
+    least: tuple[Ranges, Offset, int] | None = None
+    """When a value in the ranges from a log start on expires first, as it was last computed."""
 
 
 @loop_thread
@@ -118,7 +120,13 @@ class Expiries:
             end = log.last_stable_offset
         except StorageError:
             return NEVER  # The next append or read reports what is wrong with the disk.
-        return due_ms(known.ranges, start=log.log_start_offset, end=end)
+        ranges, start = known.ranges, log.log_start_offset
+        if not ranges or ranges[-1].end < end:
+            return due_ms(ranges, start=start, end=end)
+        # A large log has many ranges, and a status request asks for every log.
+        if known.least is None or known.least[0] is not ranges or known.least[1] != start:
+            known.least = ranges, start, due_ms(ranges, start=start, end=end)
+        return known.least[2]
 
     def _known_of(self, log: PartitionLog) -> _Known:
         """Returns what is known of a log; nothing, once it or its settings are others."""

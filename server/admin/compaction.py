@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -342,19 +343,24 @@ class Compaction:
             raise CompactionRefused(status, text) from error
         return undone_json(log, undone, self.paused())
 
-    async def explain(self, log: PartitionLog) -> Explanation:
-        """Returns why a log is not being compacted. Raises StorageError."""
-        transactions = await self._administration.run(pinning_transactions, log)
-        return explain(
-            situation_of(
+    async def explain(self, logs: Sequence[PartitionLog]) -> list[Explanation]:
+        """Returns why each log is not being compacted. Raises StorageError."""
+        transactions = [await self._administration.run(pinning_transactions, log) for log in logs]
+        # Once for all: it visits every log that the broker has swept.
+        status = self.pool.status()
+        explanations = []
+        for log, pinning in zip(logs, transactions, strict=True):
+            situation = situation_of(
                 log,
                 self.pool.assess(log),
-                self.pool.status(),
-                transactions,
+                status,
+                pinning,
                 now_ms=self._clock.now_ms(),
                 monotonic=self._clock.monotonic(),
             )
-        )
+            explanations.append(explain(situation))
+            await asyncio.sleep(0)
+        return explanations
 
     async def pause(self, name: str | None, partition: int | None) -> None:
         """Pause all cleaning, or that of a topic or partition.

@@ -179,9 +179,10 @@ class CompactionRoutes:
     async def _explain(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = serving(self._compaction()), topic_and_partition(request)
         assert topic is not None
+        logs = compaction.logs_of(topic, partition)
         explanations = [
-            explanation_json(await compaction.explain(log), compaction.pool.expiry_of(log))
-            for log in compaction.logs_of(topic, partition)
+            explanation_json(explanation, compaction.pool.expiry_of(log))
+            for explanation, log in zip(await compaction.explain(logs), logs, strict=True)
         ]
         return web.json_response({"partitions": explanations})
 

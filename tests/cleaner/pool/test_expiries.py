@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.pool import expiries as expiries_module
 from cleaner.pool.pool import CleanerPool
-from cleaner.rules.due_ranges import PAUSE_MS_MIN
+from cleaner.rules.due_ranges import PAUSE_MS_MIN, Ranges
 from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryReport
+from protocol.wire.numbers import Offset
 from storage.batches.validate import ValidBatch
 from storage.files.errors import NoSpace
 from storage.formats.log_config import LogConfig
@@ -272,3 +274,34 @@ async def test_a_restart_reads_the_whole_log_once_more(house: ExpiryHouse) -> No
         after = pool.expiry_of(log)
     assert after is not None
     assert after.due_ms == NEVER
+
+
+async def test_the_ranges_of_a_log_are_looked_through_once_until_they_or_the_log_start_change(
+    house: ExpiryHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    look = expiries_module.due_ms
+
+    def counted(ranges: Ranges, *, start: int, end: int) -> int:
+        looks.append(start)
+        return look(ranges, start=start, end=end)
+
+    log = house.expiring_log()
+    house.put(log, b"first")
+    house.put(log, b"second")
+    async with running(house.sweeping_pool()) as pool:
+        await until(lambda: len(house.recorder.sweeps) == 1)
+        before = pool.expiry_of(log)
+        assert before is not None
+        monkeypatch.setattr(expiries_module, "due_ms", counted)
+        assert pool.expiry_of(log) == pool.expiry_of(log) == before
+        assert looks == []
+        log.delete_records(Offset(1))
+        pool.status()
+        pool.status()
+        assert looks == [1]
+        house.put(log, b"third")
+        found = pool.expiry_of(log)
+
+    assert found is not None
+    assert found.due_ms == 0, "the new value is unread"

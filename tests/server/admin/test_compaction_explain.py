@@ -14,8 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cleaner.pool.expiries import Expiries
+from cleaner.rules.expiry_report import ExpiryFacts
 from protocol.records.control_record import ControlType
 from storage.files.paths import LOG
+from storage.formats.topic_partition import TopicPartition
 from storage.log.cleaning_view import CleanableSegment
 from tests.harness.blocked_sidecar import block_sidecar
 from tests.harness.faulty_fs import FaultyFileSystem
@@ -399,3 +402,22 @@ async def test_a_log_that_is_about_to_be_cleaned_has_no_obstacle(tmp_path: Path)
         assert explanation["findings"] == []
         assert explanation["is_eligible"]
         assert explanation["text"] == "orders-0 is about to be compacted: dirty"
+
+
+async def test_one_request_about_many_partitions_asks_the_pool_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Expiries] = []
+    all_facts = Expiries.all_facts
+
+    def counted(expiries: Expiries) -> dict[TopicPartition, ExpiryFacts]:
+        calls.append(expiries)
+        return all_facts(expiries)
+
+    async with steered_broker(tmp_path) as broker:
+        await broker.served.create("orders", 5, cleanup_policy="compact")
+        monkeypatch.setattr(Expiries, "all_facts", counted)
+        answer = await broker.get("/topics/orders/explain")
+
+    assert [each["partition"] for each in answer["partitions"]] == list(range(5))
+    assert len(calls) == 1
