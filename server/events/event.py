@@ -80,6 +80,9 @@ class Completed(Ended, frozen=True, kw_only=True, tag="completed"):
     segments_before: Annotated[Count, Meta(description="Segments that were rewritten.")]
     segments_after: Annotated[Count, Meta(description="Segments that replace them.")]
     segments_untouched: Count
+    segments_damaged: Annotated[
+        Count, Meta(description="Damaged segments that stayed, and that the pass cleaned around.")
+    ]
     is_verified: Annotated[
         bool, Meta(description="Whether the output was compared with the source before each swap.")
     ]
@@ -116,7 +119,8 @@ _OF_REPORT = tuple(
 def completed(report: PassReport, *, seconds: float, broker: int, time_ms: int) -> Completed:
     """Returns the event of a completed pass."""
     members = {name: getattr(report, name) for name in _OF_REPORT} | {"seconds": seconds}
-    return Completed(broker=broker, time_ms=time_ms, **members)
+    damaged = len(report.fences)
+    return Completed(broker=broker, time_ms=time_ms, segments_damaged=damaged, **members)
 
 
 def key_of(log: TopicPartition) -> bytes:
