@@ -351,16 +351,18 @@ class Erasures:
         if any(need.next is not Next.NOTHING for need in tracked.needs):
             is_back = is_erased and are_records_back(tracked, topic)
             return Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE
+        unproven = Guard.TOMBSTONE if is_erased else Guard.LEFT
         copies = []
-        for number, proof in tracked.proofs.items():
+        for number, proof in [*tracked.proofs.items()]:
             log = topic.partitions[number]
             assert isinstance(log, PartitionLog)
+            if not proof.holds_for(log):
+                return unproven  # What is kept for undos stays until there is another proof.
             left = await self._prover.left_of(log, proof, drops=True)
             copies += [(number, each) for each in left]
         # Nothing can be undone any more. What was undone before needs another proof.
-        logs = [(number, topic.partitions[number]) for number in [*tracked.proofs]]
-        if not all(_proof_of(tracked, number, log) for number, log in logs):
-            return Guard.TOMBSTONE if is_erased else Guard.LEFT
+        if not _all_hold(tracked, topic):
+            return unproven
         if copies:
             tracked.kept = tuple(
                 Holder(partition=number, text=f"{each.path}: {each.what}", remedy=each.remedy)
@@ -451,6 +453,12 @@ def _proof_of(tracked: Tracked, number: int, log: PartitionLog | OfflineLog) -> 
         del tracked.proofs[number]
         return None
     return proof
+
+
+def _all_hold(tracked: Tracked, topic: Topic) -> bool:
+    """Returns whether all proofs hold; forgets the first that does not."""
+    logs = [(number, topic.partitions[number]) for number in tracked.proofs]
+    return all(_proof_of(tracked, number, log) is not None for number, log in logs)
 
 
 def _look_failed(tracked: Tracked, error: Exception) -> None:

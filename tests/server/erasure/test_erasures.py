@@ -18,7 +18,7 @@ from server.erasure import log_works
 from server.erasure.certificate import canonical
 from server.erasure.intake import ErasureRefused
 from server.erasure.needs import Tombstone
-from server.erasure.proofs import Prover
+from server.erasure.proofs import LogProof, Prover
 from server.http import broker_facts
 from server.metadata.store import MetadataStore, TxnResult
 from storage.batches.validate import ValidBatch
@@ -573,3 +573,48 @@ class HeldStore:
         self.asked.set()
         await self.released.wait()
         return await self._store.txn(*arguments)
+
+
+async def test_an_undo_between_the_proofs_of_two_partitions_prevents_the_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker, partitions=2, compaction_undo_ms=str(DAY_MS))
+        for partition in (0, 1):
+            await produce(broker, KEY, b"her address", partition=partition)
+            await produce(broker, OTHER, b"his address", partition=partition)
+        is_held, is_released = asyncio.Event(), asyncio.Event()
+        prove = Prover.prove
+
+        async def prove_the_second_late(prover: Prover, log: PartitionLog, *rest: Any) -> LogProof:
+            if log.topic_partition.partition == 1:
+                is_held.set()
+                await is_released.wait()
+            return await prove(prover, log, *rest)
+
+        monkeypatch.setattr(Prover, "prove", prove_the_second_late)
+        (erasure,) = await erase(broker, KEY)
+        try:
+            await until(broker, erasure, needs("nothing", "prove"))
+            await is_held.wait()
+            (undos,) = (await broker.get("/topics/people/partitions/0/undo"))["partitions"]
+            (kept,) = undos["passes"]
+            await broker.post(f"/topics/people/partitions/0/undo?pass={kept['number']}")
+            assert KEY in {record.key for record in records_of(broker.served.log("people"))}
+        finally:
+            is_released.set()  # The stop waits for it.
+
+        is_over = is_in("held", "erased", "complete")
+        waits = await until(
+            broker, erasure, lambda each: is_over(each) or needs("wait", "nothing")(each)
+        )
+        assert (waits["state"], waits["is_certified"]) == ("cleaning", False)
+        assert "cleaning of people-0 is paused" in waits["holders"][0]["text"]
+
+        await broker.post("/topics/people/resume")
+        await until(broker, waits, is_in("erased"))
+        assert b"her address" not in bytes_on_disk(tmp_path)
+
+
+def needs(*expected: str) -> Callable[[Json], bool]:
+    return lambda erasure: [each["needs"] for each in erasure["partitions"]] == [*expected]
