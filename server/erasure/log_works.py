@@ -76,6 +76,7 @@ class LogWorks:
         self._on_end = on_end
         # State
         self._attempts: dict[TopicPartition, Attempts] = {}
+        """Of logs that are worked on or rest."""
         self._working: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,10 +121,20 @@ class LogWorks:
             _log.log(level, "erasures: %s: %s", partition, attempts.failure)
         finally:
             self._working.discard(partition)
+            self._forget_rested()
             for tracked in self._all():
                 if tracked.erasure.topic == partition.topic:
                     tracked.rests_for = 0
             self._on_end()
+
+    def _forget_rested(self) -> None:
+        """Forget the attempts at logs that may be tried again; some of them are deleted by now."""
+        now = self._clock.monotonic()
+        self._attempts = {
+            partition: attempts
+            for partition, attempts in self._attempts.items()
+            if partition in self._working or attempts.retry_at > now
+        }
 
     async def _clean(self, log: PartitionLog) -> None:
         """Run a pass, as `kompakt compact now` would. Where records were left, the log is read again."""
