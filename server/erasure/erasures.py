@@ -43,6 +43,7 @@ from server.erasure.tracked import (
     bound_of,
     is_put_back,
     key_hash_in,
+    oldest_final,
     only_waits,
 )
 from server.metadata.store import Delete, MetadataStore, Put
@@ -64,7 +65,9 @@ REST_LOOKS = 12
 """An erasure whose tombstones wait for their time is looked at in every twelfth round."""
 OPEN_MAX = 10_000
 FINAL_MAX = 10_000
-"""So many final erasures are remembered, with their certificates; the oldest go first."""
+FINAL_BYTES_MAX = 16 << 20
+"""So many final erasures are remembered, with their certificates, and so many bytes of them as they are
+stored; the oldest go first. The newest stays."""
 
 
 @loop_thread
@@ -123,11 +126,13 @@ class Erasures:
         found = []
         for entry in (await self._store.range(PREFIX)).entries:
             try:
-                found.append(Erasure.from_store(entry.key, entry.value))
+                erasure = Erasure.from_store(entry.key, entry.value)
+                found.append(Tracked(erasure, stored_bytes=len(entry.value)))
             except (KeyError, TypeError, ValueError) as error:
                 _log.error("%s: left alone, because it cannot be read: %r", entry.key, error)
-        for erasure in sorted(found, key=lambda each: each.requested_ms):
-            self._tracked[erasure.id] = Tracked(erasure)
+            await asyncio.sleep(0)
+        for tracked in sorted(found, key=lambda each: each.erasure.requested_ms):
+            self._tracked[tracked.erasure.id] = tracked
         self._start_looking()
 
     async def stop(self) -> None:
@@ -395,8 +400,9 @@ class Erasures:
                 erasure.topic,
             )
         if changed is not erasure:
-            await self._store.txn((), [Put(key=changed.store_key, value=changed.to_store())])
-            tracked.erasure = changed
+            value = changed.to_store()
+            await self._store.txn((), [Put(key=changed.store_key, value=value)])
+            tracked.erasure, tracked.stored_bytes = changed, len(value)
             if step.next_state is not ErasureState.HELD:
                 tracked.proofs.clear()
                 tracked.tombstones.clear()
@@ -438,12 +444,11 @@ class Erasures:
         return issue(erasure, state, proofs, issuer, now_ms)
 
     async def _forget_oldest(self) -> None:
-        final = [each.erasure for each in self._tracked.values() if each.erasure.state.is_final]
-        gone = sorted(final, key=lambda each: each.ended_ms or 0)[: max(len(final) - FINAL_MAX, 0)]
+        gone = oldest_final(self._tracked.values(), count_max=FINAL_MAX, bytes_max=FINAL_BYTES_MAX)
         if gone:
             await self._store.txn((), [Delete(key=each.store_key) for each in gone])
             for each in gone:
-                del self._tracked[each.id]
+                self._tracked.pop(each.id, None)
 
 
 def _proof_of(tracked: Tracked, number: int, log: PartitionLog | OfflineLog) -> LogProof | None:

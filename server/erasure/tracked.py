@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from server.erasure.erasure import ErasedPartition, Erasure
 from server.erasure.needs import Forecast, Holder, Need, Next, Risk, Tombstone, risk_of
@@ -27,6 +29,8 @@ class Tracked:
     """By partition, for the state that it is in."""
     tombstones: dict[int, tuple[tuple[Segment, ...], Tombstone]] = field(default_factory=dict)
     """By partition, with the segments of the log when it was looked for."""
+    stored_bytes: int = 0
+    """The size of a final erasure as it is stored."""
     rests_for: int = 0
     """Rounds of looks that it leaves out."""
 
@@ -79,6 +83,18 @@ def are_records_back(tracked: Tracked, topic: Topic) -> bool:
         < parts[number].offset
         for number, proof in tracked.proofs.items()
     )
+
+
+def oldest_final(tracked: Iterable[Tracked], *, count_max: int, bytes_max: int) -> list[Erasure]:
+    """Returns the final erasures that exceed a bound; the newest one never does."""
+    final = [each for each in tracked if each.erasure.state.is_final]
+    final.sort(key=lambda each: each.erasure.ended_ms or 0, reverse=True)
+    sizes = accumulate(each.stored_bytes for each in final)
+    return [
+        each.erasure
+        for number, (each, size) in enumerate(zip(final, sizes, strict=True))
+        if number > 0 and (number >= count_max or size > bytes_max)
+    ]
 
 
 def only_waits(tracked: Tracked) -> bool:

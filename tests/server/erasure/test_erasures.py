@@ -243,6 +243,39 @@ async def test_an_erasure_survives_a_restart_and_the_store_never_has_the_key(
         assert rows[0]["tombstone"] is None
 
 
+async def test_final_erasures_are_bounded_by_their_bytes_and_the_oldest_is_forgotten_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        ended = [
+            await until(broker, erasure, is_in("complete"))
+            for key in (b"1", b"2")
+            for erasure in await erase(broker, key)
+        ]
+    async with steered_broker(tmp_path) as broker:
+        assert await ids(broker) == [each["id"] for each in ended]
+        compaction = broker.served.broker.compaction
+        assert compaction is not None
+        sizes = [each.stored_bytes for each in compaction.erasures.all()]
+        assert min(sizes) > 1_000, "with their certificates"
+        monkeypatch.setattr(erasures_module, "FINAL_BYTES_MAX", sum(sizes) + min(sizes) // 2)
+        (erasure,) = await erase(broker, b"3")
+        await until(broker, erasure, is_in("complete"))
+        left = [ended[1]["id"], erasure["id"]]
+        found = await ids(broker)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while found != left:
+                await asyncio.sleep(0.01)
+                found = await ids(broker)
+    async with steered_broker(tmp_path) as broker:
+        assert await ids(broker) == left
+
+
+async def ids(broker: SteeredBroker) -> list[str]:
+    return [each["id"] for each in (await broker.get("/erasures"))["erasures"]]
+
+
 async def test_later_records_and_other_topics_are_no_part_of_it(tmp_path: Path) -> None:
     async with steered_broker(tmp_path) as broker:
         await create(broker)

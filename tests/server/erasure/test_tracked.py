@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from server.erasure.erasure import ErasedPartition, Erasure, KeyClaim
 from server.erasure.state_table import ErasureState
-from server.erasure.tracked import Tracked, are_records_back
+from server.erasure.tracked import Tracked, are_records_back, oldest_final
 from server.topics.topic import OfflineLog, Topic
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
@@ -49,3 +50,24 @@ def test_a_partition_that_cannot_be_opened_says_nothing_about_the_others() -> No
     assert not are_records_back(erased(9, 1), topic_of(offline, short))
     assert are_records_back(erased(9, 5), topic_of(offline, short)), "it ends below its tombstone"
     assert not are_records_back(erased(9, 1), topic_of(log_of(10), short))
+
+
+def final(ended_ms: int, size: int) -> Tracked:
+    erasure = replace(erased(0).erasure, id=str(ended_ms))
+    return Tracked(
+        erasure.moved_to(ErasureState.COMPLETE, ended_ms),
+        stored_bytes=size,
+    )
+
+
+def test_the_oldest_final_erasures_go_beyond_a_count_and_beyond_a_size() -> None:
+    ended = [final(3, 40), final(1, 10), erased(7), final(2, 50)]
+
+    def gone(count_max: int, bytes_max: int) -> list[str]:
+        return [each.id for each in oldest_final(ended, count_max=count_max, bytes_max=bytes_max)]
+
+    assert gone(3, 100) == []
+    assert gone(2, 100) == ["1"]
+    assert gone(3, 99) == ["1"]
+    assert gone(3, 89) == ["2", "1"]
+    assert gone(3, 1) == ["2", "1"], "the newest stays, with its certificate"
