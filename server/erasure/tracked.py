@@ -86,9 +86,14 @@ def are_records_back(tracked: Tracked, topic: Topic) -> bool:
 
 
 def oldest_final(tracked: Iterable[Tracked], *, count_max: int, bytes_max: int) -> list[Erasure]:
-    """Returns the final erasures that exceed a bound; the newest one never does."""
+    """Returns the final erasures that exceed a bound; the one that ended last never does.
+
+    Args:
+        tracked: the oldest first.
+    """
     final = [each for each in tracked if each.erasure.state.is_final]
-    final.sort(key=lambda each: each.erasure.ended_ms or 0, reverse=True)
+    final.sort(key=lambda each: each.erasure.ended_ms or 0)
+    final.reverse()
     sizes = accumulate(each.stored_bytes for each in final)
     return [
         each.erasure

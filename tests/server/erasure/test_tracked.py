@@ -52,8 +52,8 @@ def test_a_partition_that_cannot_be_opened_says_nothing_about_the_others() -> No
     assert not are_records_back(erased(9, 1), topic_of(log_of(10), short))
 
 
-def final(ended_ms: int, size: int) -> Tracked:
-    erasure = replace(erased(0).erasure, id=str(ended_ms))
+def final(ended_ms: int, size: int, name: str = "") -> Tracked:
+    erasure = replace(erased(0).erasure, id=name or str(ended_ms))
     return Tracked(
         erasure.moved_to(ErasureState.COMPLETE, ended_ms),
         stored_bytes=size,
@@ -71,3 +71,6 @@ def test_the_oldest_final_erasures_go_beyond_a_count_and_beyond_a_size() -> None
     assert gone(3, 99) == ["1"]
     assert gone(3, 89) == ["2", "1"]
     assert gone(3, 1) == ["2", "1"], "the newest stays, with its certificate"
+
+    tied = [final(4, 10, "older"), final(4, 10, "newer")]
+    assert [each.id for each in oldest_final(tied, count_max=1, bytes_max=100)] == ["older"]
