@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,9 +19,12 @@ from protocol.wire.errors import UnsupportedMagic
 from server.erasure import erasures as erasures_module
 from server.erasure import log_works
 from server.erasure.certificate import canonical
+from server.erasure.erasure import Erasure, KeyClaim
+from server.erasure.erasures import Erasures
 from server.erasure.intake import ErasureRefused
 from server.erasure.needs import Tombstone
 from server.erasure.proofs import LogProof, Prover
+from server.erasure.state_table import ErasureState
 from server.http import broker_facts
 from server.metadata.store import MetadataStore, TxnResult
 from storage.batches.validate import ValidBatch
@@ -270,6 +276,53 @@ async def test_final_erasures_are_bounded_by_their_bytes_and_the_oldest_is_forgo
                 found = await ids(broker)
     async with steered_broker(tmp_path) as broker:
         assert await ids(broker) == left
+
+
+async def test_the_loop_has_turns_while_stored_erasures_are_read() -> None:
+    erasure = Erasure(
+        id="",
+        topic="people",
+        topic_id=uuid.UUID(int=1),
+        requested_ms=0,
+        deadline_ms=1,
+        claim=KeyClaim(salt=b"", hash=b""),
+        hashes={},
+        partitions=(),
+        state=ErasureState.COMPLETE,
+    )
+    stored = [replace(erasure, id=str(number)) for number in range(20)]
+    nothing: Any = None
+    erasures = Erasures(
+        cast("Any", FullStore(stored)),
+        nothing, nothing, nothing, nothing, nothing,
+        hold_of=nothing, clock=nothing, threads=nothing,
+    )  # fmt: skip
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(count_turns())
+    await erasures.open()
+    others.cancel()
+
+    assert [each.erasure for each in erasures.all()] == stored
+    assert turns >= len(stored)
+
+
+class FullStore:
+    """A store that has erasures."""
+
+    def __init__(self, erasures: Sequence[Erasure]) -> None:
+        self._entries = [
+            SimpleNamespace(key=each.store_key, value=each.to_store()) for each in erasures
+        ]
+
+    async def range(self, _: str) -> Any:
+        return SimpleNamespace(entries=self._entries)
 
 
 async def ids(broker: SteeredBroker) -> list[str]:
