@@ -111,6 +111,7 @@ def log_facts(
         ),
         log_end_offset=view.log_end_offset,
         fence=fence,
+        has_versions=log.config.strategy.has_versions,
         hold=hold,
         delete_retention_ms=log.config.delete_retention_ms,
     )

@@ -5,6 +5,7 @@
                        a pass could cover X now -> PASS
                        else the holder that prevents it
     tombstone at X:    gone -> PROVE
+                       a damaged segment is not above X, or records have versions -> that is the holder
                        due, and a pass could drop it now -> PASS
                        else the holder that keeps it
 
@@ -74,6 +75,8 @@ class LogFacts:
     log_end_offset: int
     fence: Fence | None = None
     """The first damaged segment, if the last pass has found one."""
+    has_versions: bool = False
+    """Whether a tombstone may outrank records above it: then a damaged segment holds all tombstones."""
     hold: Hold = NO_HOLD
     delete_retention_ms: int
 
@@ -106,7 +109,7 @@ def need_of_tombstone(facts: LogFacts, offset: int, tombstone: Tombstone, now_ms
         return Need(Next.PROVE)
     if tombstone.horizon_ms is not None and tombstone.horizon_ms > now_ms:
         return Need(Next.WAIT, _retention(facts, tombstone.horizon_ms))
-    if facts.fence is not None and facts.fence.base_offset <= offset:
+    if facts.fence is not None and (facts.has_versions or facts.fence.base_offset <= offset):
         return Need(Next.WAIT, _fenced(facts, facts.fence, "the tombstone stays"))
     if facts.hold.offset <= offset:
         return Need(

@@ -107,6 +107,10 @@ def test_a_damaged_segment_that_may_have_the_key_is_waited_for_and_no_pass_is_tr
     assert records(above) == Need(Next.PASS)
     assert tombstone(above) == Need(Next.PASS)
 
+    versions = replace(above, has_versions=True)
+    assert records(versions) == Need(Next.PASS)
+    assert tombstone(versions).next is Next.WAIT, "it may outrank a record in there"
+
 
 def test_a_tombstone_waits_for_its_horizon_a_hold_and_something_that_follows() -> None:
     assert tombstone(FREE, Tombstone(is_gone=True)) == Need(Next.PROVE)
