@@ -7,13 +7,13 @@ more; it can say between which passes that happened. All functions are pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.rules.record_verdict import Verdict
 from cleaner.rules.text import count_text, moment_text
-from storage.formats.ledger_entry import GROUP, PASS, SETTLED, Entry
+from storage.formats.ledger_entry import GROUP, PASS, SETTLED, UNDONE, Entry
 
 PASSES_MAX = 1_000
 """So many passes are kept, the newest."""
@@ -30,7 +30,8 @@ class LedgerGroup:
     members: dict[str, Any]
     """The whole entry (`storage/formats/ledger_entry.py`)."""
     outcome: str = "unknown"
-    """`swapped`, `not_swapped`, or `unknown` while the pass runs, or if nothing could tell."""
+    """`swapped`, `not_swapped`, `undone` by an operator, or `unknown` while the pass runs, or if nothing
+    could tell."""
 
     @property
     def start_offset(self) -> int:
@@ -69,12 +70,14 @@ class LedgerPass:
 
     @property
     def swapped(self) -> list[LedgerGroup]:
-        """Its groups that may have replaced their sources."""
-        return [group for group in self.groups if group.outcome != "not_swapped"]
+        """Its groups that may have replaced their sources, and were not undone."""
+        return [each for each in self.groups if each.outcome not in ("not_swapped", UNDONE)]
 
     def has_reached(self, offset: int) -> bool:
         """Returns whether it was the one that compared this offset's key with all records below it."""
         if self.end is None or self.result != "completed":
+            return False
+        if any(group.outcome == UNDONE for group in self.groups):
             return False
         return bool(self.end["start_offset"] <= offset < self.end["end_offset"])
 
@@ -101,7 +104,7 @@ def passes_of(
     for entry in entries:
         members = entry.members
         is_wanted = (
-            entry.kind in (GROUP, PASS, SETTLED)
+            entry.kind in (GROUP, PASS, SETTLED, UNDONE)
             and topic in (None, members["topic"])
             and topic_id in (None, members["topic_id"])
             and partition in (None, members["partition"])
@@ -110,6 +113,8 @@ def passes_of(
             _take_group(found, entry)
             if len(found) > limit:
                 del found[next(iter(found))]
+        elif is_wanted and entry.kind == UNDONE:
+            _take_undo(found.values(), entry)
         elif is_wanted and members["pass"] in found:
             _take_end(found[members["pass"]], entry)
     return list(found.values())
@@ -135,8 +140,30 @@ def _take_end(each: LedgerPass, entry: Entry) -> None:
     for outcome in ("swapped", "not_swapped"):
         numbers = set(entry.members[outcome])
         for group in each.groups:
-            if group.number in numbers:
+            # A pass that an undo has interrupted has its end after that.
+            if group.number in numbers and group.outcome != UNDONE:
                 group.outcome = outcome
+
+
+def _take_undo(passes: Iterable[LedgerPass], entry: Entry) -> None:
+    """Mark the groups that an undo has taken back."""
+    members = entry.members
+    sources, outputs = _names(members["sources"]), _names(members["outputs"])
+    for each in passes:
+        if (each.topic_id, each.partition) != (members["topic_id"], members["partition"]):
+            continue
+        for group in each.groups:
+            written = _names(group.members["outputs"])
+            # A group of which nothing is left has written nothing.
+            is_undone = (
+                written <= outputs if written else _names(group.members["sources"]) <= sources
+            )
+            if is_undone and group.outcome != "not_swapped":
+                group.outcome = UNDONE
+
+
+def _names(segments: Iterable[Mapping[str, int]]) -> set[tuple[int, int]]:
+    return {(each["base_offset"], each["version"]) for each in segments}
 
 
 def covering(passes: Iterable[LedgerPass], offset: int) -> list[tuple[LedgerPass, LedgerGroup]]:

@@ -40,11 +40,13 @@ def print_passes(passes: Sequence[Json], of: str | None, offset: int | None) -> 
             typer.echo(f"pass {each['pass_id']} {each['result']}: {each['error']}")
 
 
+OUTCOMES = {"swapped": "", "not_swapped": ", not swapped", "undone": ", undone"}
+
+
 def _row(each: Json, group: Json) -> tuple[str, ...]:
     ended = each["ended_ms"] if each["ended_ms"] is not None else each["began_ms"]
     result = each["result"]
-    if group["outcome"] != "swapped":
-        result += ", not swapped" if group["outcome"] == "not_swapped" else ", swap unknown"
+    result += OUTCOMES.get(group["outcome"], ", swap unknown")
     return (
         moment_text(ended).removesuffix(" UTC"),
         f"{each['topic']}-{each['partition']}",

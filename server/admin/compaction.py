@@ -44,6 +44,7 @@ from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
 from storage.files.errors import NoSpace, StorageError, UndoRefused
 from storage.files.paths import topic_id_text
+from storage.log.cleaning import Undone
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -336,12 +337,20 @@ class Compaction:
         since = "" if self.pauses.since_ms(log.topic_id, None) is not None else " now"
         await self.pauses.pause(log.topic_id)
         try:
-            undone = await self._administration.run(log.undo_pass, number)
+            undone = await self._administration.run(self._undo, log, number)
         except StorageError as error:
             status = 409 if isinstance(error, UndoRefused | NoSpace) else 500
-            text = f"{error}; the cleaning of {name} is paused{since}: kompakt compact resume {name}"
+            text = (
+                f"{error}; the cleaning of {name} is paused{since}: kompakt compact resume {name}"
+            )
             raise CompactionRefused(status, text) from error
         return undone_json(log, undone, self.paused())
+
+    @any_thread
+    def _undo(self, log: PartitionLog, number: int) -> Undone:
+        undone = log.undo_pass(number)
+        self.ledgers.undone(log, undone)
+        return undone
 
     async def explain(self, logs: Sequence[PartitionLog]) -> list[Explanation]:
         """Returns why each log is not being compacted. Raises StorageError."""

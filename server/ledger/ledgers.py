@@ -19,12 +19,16 @@ from cleaner.inspect.ledger_passes import (
     passes_of,
     wanted_bytes,
 )
+from cleaner.rules.text import count_text
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.signing_key import SigningKey
+from storage.formats.ledger_entry import UNDONE
+from storage.formats.manifest import SegmentRow
 from storage.ledger.cleaning_ledger import CleaningLedger, LedgerOwner
 from storage.ledger.ledger_files import ledger_numbers, read_entries
 from storage.ledger.ledger_head import SignedHead, signed_head
+from storage.log.cleaning import Undone
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -64,6 +68,7 @@ class CleaningLedgers:
         }
 
     @property
+    @any_thread
     def enabled(self) -> Mapping[str, CleaningLedger]:
         """The ledgers that passes append to, by the ids of their directories."""
         return self._all if self._is_enabled else {}
@@ -145,10 +150,44 @@ class CleaningLedgers:
         return tuple(departures(passes, history.last_offset, keeps_last_only=keeps_last_only))
 
     @any_thread
+    def undone(self, log: PartitionLog, undone: Undone) -> None:
+        """Record that a pass was undone. A worker thread.
+
+        An entry that cannot be written is no error of the undo, which has happened.
+        """
+        _log.warning(
+            "%s: pass %d was undone: %s put back, %s removed",
+            log.topic_partition,
+            undone.number,
+            count_text(undone.segments_restored, "segment"),
+            count_text(undone.segments_removed, "segment"),
+        )
+        ledger = self.enabled.get(log.identity.directory_id)
+        if ledger is None:
+            return
+        members = {
+            "topic": log.topic_partition.topic,
+            "topic_id": str(log.topic_id),
+            "partition": log.topic_partition.partition,
+            "number": undone.number,
+            "sources": [_named(row) for row in undone.sources],
+            "outputs": [_named(row) for row in undone.outputs],
+            "clean_offset": undone.clean_offset,
+        }
+        try:
+            ledger.append(UNDONE, members)
+        except StorageError as error:
+            _log.error("%s: the ledger does not have the undo: %s", log.topic_partition, error)
+
+    @any_thread
     def close(self) -> None:
         """Close the files. Call it after the last pass has ended. A worker thread."""
         for ledger in self._all.values():
             ledger.close()
+
+
+def _named(row: SegmentRow) -> dict[str, int]:
+    return {"base_offset": row.base_offset, "version": row.file_version}
 
 
 def _owner(files: FileSystem, directory: LogDirectory) -> LedgerOwner:

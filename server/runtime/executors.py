@@ -74,8 +74,8 @@ class Executors:
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
         self.ledger_verification = Executor("ledger-verification", threads=1)
-        """Verifies the ledgers of cleaning passes: it reads every cleaned segment, at the cleaner's pace,
-        so no request waits behind it."""
+        """Verifies the ledgers of cleaning passes. It reads every cleaned segment at the cleaner's pace:
+        no request may wait behind that."""
         self.loading = Executor("loading", threads=2)
         """Loads a coordinator's partition into memory."""
         self.checkpoints = Executor("checkpoints", threads=1)

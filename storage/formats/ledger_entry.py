@@ -11,6 +11,7 @@ it (64 zeros: there is none); `at_ms`, wall time; and `kind`:
     group    a group of segments, before its swap: what was replaced by what, and by which rules
     pass     the end of a pass: which of its groups were swapped
     settled  the same for a pass without an end, found at a start
+    undone   an operator undid a pass: the segments that are no longer listed, and those that are again
     cut      a crash had torn the last entry: so many bytes were cut off, and kept beside
     removed  the oldest file was removed: its last entry's number and hash
     key      from here on the directory has another public key
@@ -36,6 +37,7 @@ NO_HASH = "0" * HASH_DIGITS
 """The hash before the first entry."""
 
 BEGIN, GROUP, PASS, SETTLED, CUT, REMOVED = "begin", "group", "pass", "settled", "cut", "removed"
+UNDONE = "undone"
 NEW_KEY, OFF, ON = "key", "off", "on"
 
 _FILE = re.compile(r"(\d{20})\.ledger")

@@ -66,6 +66,10 @@ class Undone:
     segments_restored: int
     bytes_restored: int
     clean_offset: Offset
+    sources: tuple[SegmentRow, ...] = ()
+    """The rows of the segments that the pass had replaced."""
+    outputs: tuple[SegmentRow, ...] = ()
+    """The rows of all segments that the pass had written."""
 
 
 @any_thread
@@ -325,6 +329,8 @@ class LogCleaning:
             segments_restored=len(restoring),
             bytes_restored=sum(each.size for each in restoring),
             clean_offset=commits.clean_offset,
+            sources=undone.sources,
+            outputs=undone.outputs,
         )
 
     def _restore(

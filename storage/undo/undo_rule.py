@@ -177,7 +177,7 @@ def refusal(stack: Stack, number: int) -> str | None:
 
 
 def _newest_first(numbers: Sequence[int]) -> str:
-    """Returns the numbers of passes as text, the newest first; of many, those and the count of the others."""
+    """Returns the numbers of passes as text, the newest first; of many, how many others there are."""
     named = ", ".join(map(str, numbers[: -NAMED_MAX - 1 : -1]))
     others = len(numbers) - NAMED_MAX
     return named if others <= 0 else f"{named}, and {others:,} older"

@@ -12,6 +12,8 @@ import pytest
 from server.durability import space_watch
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
+from storage.formats.ledger_entry import Members
+from storage.ledger.cleaning_ledger import CleaningLedger
 from storage.log.cleaning import Undone
 from storage.log.log import PartitionLog
 from tests.harness.faulty_fs import FaultyFileSystem
@@ -77,6 +79,48 @@ async def test_an_undo_brings_the_records_back_and_pauses_the_topic_across_a_res
         await broker.post("/topics/orders/resume")
         await clean(broker)
         assert values(broker) == {2: b"3"}
+
+
+async def test_an_undo_is_in_the_ledger_and_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        number = (await clean(broker))["undo_number"]
+        (entry,) = (await broker.get("/ledger?topic=orders&partition=0&offset=1"))["passes"]
+        assert entry["groups"][0]["outcome"] == "swapped"
+
+        await broker.post(f"{UNDO}?pass={number}")
+
+        assert f"orders-0: pass {number} was undone: 1 segment put back" in caplog.text
+        (entry,) = (await broker.get("/ledger?topic=orders"))["passes"]
+        assert entry["groups"][0]["outcome"] == "undone"
+        found = await broker.get("/ledger?topic=orders&partition=0&offset=1")
+        assert found["passes"] == []
+        job = await broker.finished(await broker.post("/topics/orders/find-key?key=a"))
+        assert job["partitions"][0]["key"]["departures"] == []
+        verification = await broker.post("/ledger/verify")
+        while not verification["is_over"]:
+            await asyncio.sleep(0.01)
+            verification = await broker.get(f"/ledger/verify/{verification['id']}")
+        assert verification["is_sound"], verification
+
+
+async def test_an_undo_that_the_ledger_cannot_take_has_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: CleaningLedger, kind: str, members: Members) -> int:
+        raise StorageError(f"no room for {kind}")
+
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        number = (await clean(broker))["undo_number"]
+        monkeypatch.setattr(CleaningLedger, "append", fail)
+
+        await broker.post(f"{UNDO}?pass={number}")
+
+        assert values(broker) == {0: b"1", 1: b"2", 2: b"3"}
+        assert "the ledger does not have the undo: no room for undone" in caplog.text
 
 
 async def test_a_refusal_says_why_and_pauses_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cleaner.inspect.ledger_passes import (
     LedgerPass,
     covering,
@@ -13,6 +15,7 @@ from storage.formats.ledger_entry import Entry
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.ledgers import CertifiedLog, entries_of
 
+Json = dict[str, Any]
 TOPIC_ID = "00000000-0000-0000-0000-000000000001"
 
 
@@ -93,6 +96,58 @@ def test_a_group_that_was_not_swapped_covers_nothing() -> None:
     entries[1].members["not_swapped"] = [1]
 
     assert covering(orders(entries), 3) == []
+
+
+def undone(number: int, *, sources: list[Json], outputs: list[Json], partition: int = 0) -> Entry:
+    members = {
+        "topic": "orders",
+        "topic_id": TOPIC_ID,
+        "partition": partition,
+        "number": 7,
+        "sources": sources,
+        "outputs": outputs,
+    }
+    return Entry(number, "", 1000 * number, "undone", members, "")
+
+
+def test_a_group_that_was_undone_covers_nothing_and_has_removed_nothing() -> None:
+    taken, kept = {"base_offset": 0, "version": 7}, {"base_offset": 0, "version": 3}
+    entries = [
+        group(1, "a", (0, 10)),
+        end(2, "a", (0, 10), swapped=[1]),
+        group(3, "b", (0, 10)),
+        end(4, "b", (0, 10), swapped=[3]),
+    ]
+    entries[0].members["outputs"], entries[2].members["outputs"] = [kept], [taken]
+    other = undone(5, sources=[kept], outputs=[taken], partition=1)
+    assert [each.pass_id for each, _ in covering(orders([*entries, other]), 3)] == ["a", "b"]
+
+    passes = orders([*entries, undone(5, sources=[kept], outputs=[taken])])
+
+    assert [each.pass_id for each, _ in covering(passes, 3)] == ["a"]
+    assert passes[1].groups[0].outcome == "undone"
+    assert not passes[1].has_reached(3)
+    assert "b" not in [
+        text.split("pass ")[1][0] for text in departures(passes, 3, keeps_last_only=True)
+    ]
+
+
+def test_an_end_after_the_undo_changes_nothing_and_a_later_pass_over_the_same_segments_counts() -> (
+    None
+):
+    """The groups have written nothing, because nothing is left of their sources."""
+    source = {"base_offset": 0, "version": 1}
+    passes = orders(
+        [
+            group(1, "a", (0, 10)),
+            undone(2, sources=[source], outputs=[]),
+            end(3, "a", (0, 10), swapped=[1]),
+            group(4, "b", (0, 10)),
+            end(5, "b", (0, 10), swapped=[4]),
+        ]
+    )
+
+    assert [each.groups[0].outcome for each in passes] == ["undone", "swapped"]
 
 
 def test_an_offset_is_covered_by_the_passes_that_rewrote_its_segment() -> None:
