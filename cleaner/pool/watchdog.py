@@ -23,7 +23,7 @@ LOOK_SECONDS = 10.0
 """How often the watchdog looks; running passes follow their topics' settings as often."""
 
 PASSES = frozenset({Task.CLEAN, Task.LEASE})
-"""The tasks that are passes; the others only read."""
+"""The tasks that are passes. The others rewrite nothing: they read, and a sweep appends tombstones."""
 
 # The pool's logger: operators know the log lines of passes by that name.
 _log = logging.getLogger("cleaner.pool.pool")

@@ -35,6 +35,7 @@ from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.changes import ConfigChange, examined
 from server.config.near_names import hint
 from server.config.topic_changes import known_properties_of, topic_change
+from server.durability.unkeyed_appends import fault_of_unkeyed_topic
 from server.erasure.erasures import Erasures
 from server.ledger.ledgers import CleaningLedgers
 from server.runtime.executors import Executor
@@ -44,6 +45,8 @@ from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
 from storage.files.errors import NoSpace, StorageError, UndoRefused
 from storage.files.paths import topic_id_text
+from storage.formats.compaction_config import UNKEYED_TOPIC
+from storage.formats.log_config import LogConfig
 from storage.log.cleaning import Undone
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -219,9 +222,25 @@ class Compaction:
         if isinstance(altered, TopicRefused):
             raise CompactionRefused(409, altered.message)
         config = altered.config
+        self._check_unkeyed_topic(name, self.topic_of(name).config, config)
         return self.jobs.begin(
             "preview", logs, lambda log, on_start: self.pool.preview(log, config, on_start=on_start)
         )
+
+    def _check_unkeyed_topic(self, name: str, before: LogConfig, after: LogConfig) -> None:
+        """Raise CompactionRefused if a change would be refused for the topic that takes records without
+        a key. Settings that do not change are not looked at, as in a change."""
+        target = after.compaction_unkeyed_topic
+        chosen = after.compaction_unkeyed_records, target
+        if not target or chosen == (
+            before.compaction_unkeyed_records,
+            before.compaction_unkeyed_topic,
+        ):
+            return
+        fault = fault_of_unkeyed_topic(self.topics.get(target), target, name)
+        if fault is not None:
+            text = f"Invalid value {target[:100]!r} for configuration {UNKEYED_TOPIC}: {fault}"
+            raise CompactionRefused(409, text)
 
     def find_key(self, logs: list[PartitionLog], key: bytes) -> Job:
         """Start a job that finds all records of a key on disk."""

@@ -170,11 +170,15 @@ def _name_of(request: web.Request) -> str:
 
 
 def _resource_of(request: web.Request) -> str:
+    """Returns what the request is about, and which job, lease, link or erasure of it."""
     names = request.match_info
+    others = "".join(
+        f" {name} {value}" for name, value in names.items() if name not in ("topic", "partition")
+    )
     if "topic" not in names:
-        return f"{ResourceType.CLUSTER.title}:{CLUSTER_NAME}"
+        return f"{ResourceType.CLUSTER.title}:{CLUSTER_NAME}{others}"
     partition = f"-{names['partition']}" if "partition" in names else ""
-    return f"{ResourceType.TOPIC.title}:{names['topic']}{partition}"
+    return f"{ResourceType.TOPIC.title}:{names['topic']}{partition}{others}"
 
 
 def _refusal(status: int, message: str) -> web.Response:

@@ -88,7 +88,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("GET", LEDGER + "/head"): DESCRIBE,
     ("POST", LEDGER + "/verify"): DESCRIBE,
     ("GET", LEDGER + "/verify/{job}"): DESCRIBE,
-    ("DELETE", LEDGER + "/verify/{job}"): DESCRIBE,
+    ("DELETE", LEDGER + "/verify/{job}"): ALTER,
     ("POST", ROOT + "/pause"): ALTER,
     ("POST", ROOT + "/resume"): ALTER,
     ("GET", ROOT + "/jobs/{job}"): DESCRIBE,

@@ -65,6 +65,8 @@ class EventProbe(SilentProbe):
 
     def quarantined(self, entry: Quarantined) -> None:
         log = entry.topic_partition
+        if log not in self._started_at:
+            return  # A sweep for expired values has failed: it has no events.
         self._offer(
             Failed(
                 topic=log.topic,

@@ -237,6 +237,24 @@ async def test_a_change_and_a_denial_are_audited(
     assert (denied["operation"], denied["rule"]) == ("ALTER", "DefaultDeny")
 
 
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        ("/v1/compaction/erasures/{erasure}", "Cluster:kafka-cluster erasure none"),
+        ("/v1/compaction/jobs/{job}", "Cluster:kafka-cluster job 7"),
+        ("/v1/compaction/ledger/verify/{job}", "Cluster:kafka-cluster job 7"),
+    ],
+)
+async def test_the_audit_log_names_what_was_deleted(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, path: str, resource: str
+) -> None:
+    with caplog.at_level(logging.INFO, LOGGER):
+        await endpoint.ask("DELETE", path, headers=ADMIN)
+
+    (line,) = (json.loads(each.getMessage()) for each in caplog.records if each.name == LOGGER)
+    assert line["results"] == [{"resource": resource, "result": "HTTP 404"}]
+
+
 async def test_the_token_of_the_directory_opens_no_lease_where_users_log_in(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:

@@ -89,6 +89,20 @@ def values(broker: SteeredBroker, topic: str) -> list[bytes | None]:
     return [record.value for record in records_of(broker.served.log(topic))]
 
 
+async def test_a_preview_is_refused_as_the_change_would_be(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path) as broker:
+        await dirty(broker)
+        change = {"name": "compaction.unkeyed.topic", "operation": "set", "value": "nowhere"}
+        status, answer = await broker.ask(
+            "POST", "/topics/orders/preview", data=json.dumps({"changes": [change]})
+        )
+
+    assert (status, answer["error"]) == (
+        409,
+        "Invalid value 'nowhere' for configuration compaction.unkeyed.topic: there is no topic nowhere",
+    )
+
+
 async def test_records_without_a_key_are_in_the_other_topic_after_a_pass_and_a_restart(
     tmp_path: Path,
 ) -> None:
