@@ -84,7 +84,9 @@ def test_a_key_names_its_log(topic: str) -> None:
     assert log_of(key_of(TopicPartition(topic, 12))) == TopicPartition(topic, 12)
 
 
-@pytest.mark.parametrize("key", [b"", b"orders", b"orders-", b"orders-x", b"\xff", b"t-" + b"1" * 5000])
+@pytest.mark.parametrize(
+    "key", [b"", b"orders", b"orders-", b"orders-x", b"\xff", b"t-" + b"1" * 5000]
+)
 def test_another_key_names_no_log(key: bytes) -> None:
     assert log_of(key) is None
 
