@@ -20,7 +20,7 @@ from server.erasure.needs import Tombstone
 from server.runtime.executors import Executor
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.kept_copies import KeptCopy, SegmentName, drop_kept_copies, kept_copies
+from storage.files.kept_copies import KeptCopy, SegmentName, kept_copies
 from storage.formats.key_sidecar import hash_key_check
 from storage.log.cleaning_view import CleaningView
 from storage.log.log import PartitionLog
@@ -147,9 +147,6 @@ def left_of(
         log.drop_passes_kept(EndReason.ERASED)
     copies = kept_copies(fs, log.directory, lambda: _segments(log), _undoable(log))
     left = [each for each in copies if each.path in suspects]
-    if drops:
-        drop_kept_copies(fs, left)
-        left = [each for each in left if not each.is_droppable]
     if not left:
         fs.sync_directory(log.directory)
     return left

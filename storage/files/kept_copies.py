@@ -10,8 +10,8 @@
     <log dir>/leases/<id>                                outputs of a pass of another process
 
 A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps
-old segments adds its paths to `kept_copies`**, and says whether they may be dropped: only what is kept
-solely for an undo. A copy that may be the last one of something is named, never dropped.
+old segments adds its paths to `kept_copies`.** They are only named: a copy may be the last one of
+something. What is kept for undos, the log itself drops (`PartitionLog.drop_passes_kept`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from storage.files.errors import MissingFile
-from storage.files.files import FileSystem, remove_tree_durably
+from storage.files.files import FileSystem
 from storage.files.paths import (
     ASIDE,
     BEFORE,
@@ -48,8 +48,6 @@ class KeptCopy:
     """What it is, for people."""
     remedy: str
     """What makes it go."""
-    is_droppable: bool = False
-    """Whether `drop_kept_copies` removes it."""
 
 
 def kept_copies(
@@ -80,16 +78,6 @@ def kept_copies(
         *_beside_topic(log_directory, topic, _names(fs, log_directory)),
         *_leases(join(log_directory, LEASES), _names(fs, join(log_directory, LEASES))),
     )
-
-
-def drop_kept_copies(fs: FileSystem, copies: Sequence[KeptCopy]) -> None:
-    """Remove the copies that are droppable, durably.
-
-    A worker thread. Raises DiskError.
-    """
-    for copy in copies:
-        if copy.is_droppable:
-            remove_tree_durably(fs, copy.path)
 
 
 def _names(fs: FileSystem, directory: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a proof waits for: files beside the log, of which only those for going back are dropped."""
+"""What a proof waits for: files beside the log, of which only those for undos are dropped."""
 
 from __future__ import annotations
 
@@ -6,47 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from server.erasure.erasures import _proof_of
 from server.erasure.proofs import LogProof, left_of, suspects_beside, tombstones_at
-from storage.files.kept_copies import KeptCopy
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog
-
-UNDO = KeptCopy(path="data/undo", what="an earlier state", remedy="wait", is_droppable=True)
-
-
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> CompactedLog:
-    """A log with a copy that is kept for going back, and one that may be the last of something."""
-    log = CompactedLog()
-    log.append((b"a", b"1"))
-    for name in ("data/undo/x", f"{DIRECTORY}/cut.7.0"):
-        log.fs.make_directory(name.rpartition("/")[0])
-        log.fs.write_bytes(name, b"bytes")
-    cut = replace(UNDO, path=f"{DIRECTORY}/cut.7.0", is_droppable=False)
-
-    def copies(fs: object, directory: str, segments: object, *_: object) -> tuple[KeptCopy, ...]:
-        return tuple(each for each in (UNDO, cut) if log.fs.exists(each.path))
-
-    monkeypatch.setattr("server.erasure.proofs.kept_copies", copies)
-    return log
-
-
-def test_only_what_is_kept_for_going_back_is_dropped_and_not_by_a_verification(
-    log: CompactedLog,
-) -> None:
-    view = log.log.cleaning_view(as_if_rolled=True)
-    suspects = suspects_beside(log.fs, DIRECTORY, view)
-    assert suspects == {"data/undo", f"{DIRECTORY}/cut.7.0"}
-
-    left = left_of(log.fs, log.log, suspects, drops=False)
-    assert {each.path for each in left} == suspects
-    assert log.fs.exists("data/undo")
-
-    left = left_of(log.fs, log.log, suspects, drops=True)
-    assert [each.path for each in left] == [f"{DIRECTORY}/cut.7.0"]
-    assert not log.fs.exists("data/undo")
 
 
 def test_what_is_kept_for_undos_is_named_and_goes_only_with_a_proof() -> None:
@@ -67,9 +29,15 @@ def test_what_is_kept_for_undos_is_named_and_goes_only_with_a_proof() -> None:
     assert not any(log.fs.exists(each.path) for each in left)
 
 
-def test_copies_that_appear_after_the_proof_are_not_waited_for(log: CompactedLog) -> None:
+def test_copies_that_appear_after_the_proof_are_not_waited_for() -> None:
+    log = CompactedLog()
+    log.append((b"a", b"1"))
+    log.fs.write_bytes(f"{DIRECTORY}/cut.7.0", b"bytes")
+
     assert left_of(log.fs, log.log, frozenset(), drops=True) == []
-    assert log.fs.exists("data/undo")
+    left = left_of(log.fs, log.log, frozenset([f"{DIRECTORY}/cut.7.0"]), drops=True)
+    assert [each.what for each in left] == ["bytes that a recovery has cut off the log"]
+    assert log.fs.exists(f"{DIRECTORY}/cut.7.0"), "it may be the last copy of something"
 
 
 def test_a_tombstone_is_there_until_a_pass_has_dropped_it() -> None:

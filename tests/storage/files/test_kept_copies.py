@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
-from storage.files.kept_copies import KeptCopy, drop_kept_copies, kept_copies
+from storage.files.kept_copies import kept_copies
 from storage.files.paths import segment_file, topic_directory
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.memory_fs import MemoryFileSystem
@@ -64,12 +63,3 @@ def test_a_replaced_segment_is_a_copy_until_its_last_reader_lets_go() -> None:
     assert copies() == ["a replaced segment that a reader still uses"]
     reader.unpin()
     assert copies() == []
-
-
-def test_only_what_is_kept_for_going_back_is_dropped() -> None:
-    fs = disk("data/kept/1/x", "data/kept/2/x")
-    copy = KeptCopy(path="data/kept/1", what="an earlier state", remedy="wait", is_droppable=True)
-
-    drop_kept_copies(fs, [copy, replace(copy, path="data/kept/2", is_droppable=False)])
-
-    assert fs.list("data/kept") == ["2"]
