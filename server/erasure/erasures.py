@@ -365,7 +365,7 @@ class Erasures:
                 return unproven  # What is kept for undos stays until there is another proof.
             left = await self._prover.left_of(log, proof, drops=True)
             copies += [(number, each) for each in left]
-        # Nothing can be undone any more. What was undone before needs another proof.
+        # Nothing can be undone now. What was undone before needs another proof.
         if not _all_hold(tracked, topic):
             return unproven
         if copies:

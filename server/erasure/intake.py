@@ -146,7 +146,7 @@ class ErasureIntake:
             raise ErasureRefused(
                 409,
                 f"{name} is a mirror: erase the key at its source;"
-                f" link {config.mirror_link} copies the tombstone from there",
+                f" the tombstone comes from there by link {config.mirror_link}",
             )
         if not config.is_compacted:
             raise ErasureRefused(409, f"{name} is not compacted: {policy_remedy(name, config)}")

@@ -128,7 +128,7 @@ class LogWorks:
             self._on_end()
 
     def _forget_rested(self) -> None:
-        """Forget the attempts at logs that may be tried again; some of them are deleted by now."""
+        """Forget the attempts at logs that may be tried again: some of them are deleted."""
         now = self._clock.monotonic()
         self._attempts = {
             partition: attempts
