@@ -13,7 +13,7 @@ import pytest
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pool import expiries as expiries_module
 from cleaner.pool.pool import CleanerPool
-from cleaner.rules.due_ranges import PAUSE_MS_MIN, Ranges
+from cleaner.rules.due_ranges import PAUSE_MS_MIN, Ranges, due_ms
 from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryReport
 from protocol.wire.numbers import Offset
@@ -280,7 +280,7 @@ async def test_the_ranges_of_a_log_are_looked_through_once_until_they_or_the_log
     house: ExpiryHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    look = expiries_module.due_ms
+    look = due_ms
 
     def counted(ranges: Ranges, *, start: int, end: int) -> int:
         looks.append(start)
