@@ -79,6 +79,6 @@ def _undo(entry: Json) -> str:
     undo, number = entry["undo"], entry["undo_number"]
     how = undo["refusal"] or f"kompakt compact undo {name_of(entry)} {number}"
     return (
-        f"{_ended(entry)}  {name_of(entry)} pass {number} is kept until"
+        f"{_ended(entry)}  pass {number} over {name_of(entry)} is kept until"
         f" {moment_text(undo['until_ms'])}: {how}"
     )

@@ -73,7 +73,7 @@ class Executors:
         """Fetches the keys of token issuers, from files and over the network."""
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
-        self.ledger_verification = Executor("ledger-verification", threads=1)
+        self.ledger_verification = Executor("ledger_verification", threads=1)
         """Verifies the ledgers of cleaning passes. It reads every cleaned segment at the cleaner's pace:
         no request may wait behind that."""
         self.loading = Executor("loading", threads=2)

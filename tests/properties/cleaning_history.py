@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.clean import PlanOutdated
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Record, build_batch, build_control_batch
 from protocol.wire.numbers import Offset, ProducerId
@@ -173,9 +175,16 @@ class History:
             return step.stopped_after is not None and looks > step.stopped_after
 
         try:
-            self.log.execute(self.log.plan(), stop=stop)
+            self._execute_whole(stop)
         except CleaningAborted:
             assert step.stopped_after is not None
+
+    def _execute_whole(self, stop: Callable[[float], bool]) -> None:
+        """Run a pass, and another one for the rest if it meets damage after a swap, as the pool does."""
+        try:
+            self.log.execute(self.log.plan(), stop=stop)
+        except PlanOutdated:
+            self._execute_whole(stop)
 
     def _crash_in_pass(self, step: CrashInPass) -> None:
         self.log.roll()

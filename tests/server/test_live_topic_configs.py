@@ -455,6 +455,50 @@ def keeping(name: str, value: str) -> Callable[[Path], Any]:
     return proof
 
 
+def expiring(name: str, value: str) -> Callable[[Path], Any]:
+    """Check that an old value of a key gets a tombstone after the change, and none before it."""
+
+    async def proof(path: Path) -> None:
+        timestamp = int(time.time() * 1000) - DAY_MS
+        record = Record(
+            offset=0, timestamp=timestamp, key=b"key", value=b"old", headers=(("ttl", b"1000"),)
+        )
+        async with orders(path, CLEANING, cleanup_policy="compact") as topic:
+            await topic.seal(build_batch([record]))
+            await a_while()
+            assert await topic.values() == [b"old"]
+            assert topic.log.log_end_offset == 1
+            await topic.set(name, value)
+            await until(lambda: topic.log.high_watermark == 2)
+
+    return proof
+
+
+async def min_segment_dead_ratio(path: Path) -> None:
+    # The segments are too large to be merged, and a fetch gets the first one.
+    small: dict[str, Any] = {"internal_segment_bytes": "100"}
+    async with orders(path, CLEANING, cleanup_policy="delete", **small) as topic:
+        await topic.seal(
+            build_batch(
+                [
+                    Record(offset=number, timestamp=NOW_MS, key=key, value=value)
+                    for number, (key, value) in enumerate(
+                        [(b"key", b"0"), (b"a", b"1"), (b"b", b"2")]
+                    )
+                ]
+            )
+        )
+        await topic.seal(batch_of(1, key=b"key", value=b"3"))
+        await topic.set("min.segment.dead.ratio", "0.9")
+        await topic.set("cleanup.policy", "compact")
+        await topic.cleaned_up_to(4)
+        assert await topic.values() == [b"0", b"1", b"2"]
+        await topic.set("min.segment.dead.ratio", "0")
+        async with asyncio.timeout(20):
+            while await topic.values() != [b"1", b"2"]:  # noqa: ASYNC110 - threads set no event
+                await asyncio.sleep(0.01)
+
+
 def undone(name: str, value: str, **configs: Any) -> Callable[[Path], Any]:
     """Check that a pass can be undone after the change, and that nothing is kept after one to 0."""
 
@@ -589,6 +633,9 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     ),
     "compaction.versions": keeping("compaction.versions", "2"),
     "compaction.thinning": keeping("compaction.thinning", "all for 1h"),
+    "compaction.ttl.ms": expiring("compaction.ttl.ms", "1000"),
+    "compaction.ttl.header": expiring("compaction.ttl.header", "ttl"),
+    "min.segment.dead.ratio": min_segment_dead_ratio,
     "compaction.undo.ms": undone("compaction.undo.ms", HOUR),
     "compaction.undo.bytes": undone(
         "compaction.undo.bytes", "1000000", compaction_undo_ms=HOUR, compaction_undo_bytes="1"

@@ -74,7 +74,7 @@ async def test_internal_topics_keep_no_older_values(tmp_path: Path) -> None:
             )
             assert isinstance(refused, TopicRefused)
             assert refused.error_code == ErrorCode.INVALID_CONFIG
-            assert "compaction.versions 1 and compaction.thinning empty" in refused.message
+            assert "compaction.versions 1, compaction.thinning empty" in refused.message
 
 
 async def test_executors_get_no_lease_for_a_topic_with_older_values(tmp_path: Path) -> None:

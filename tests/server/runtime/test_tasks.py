@@ -40,6 +40,8 @@ IN_TASKS_OF_THEIR_OWN = {
     "cleaner/pool/workers.py",
     "server/coordination/checkpoint_upkeep.py",
     "server/durability/log_clock.py",
+    "server/erasure/erasures.py",
+    "server/events/writer.py",
     "server/topics/names_in_use.py",
     "server/admin/lease_routes.py",
     "server/client/broker_client.py",
