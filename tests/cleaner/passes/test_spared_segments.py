@@ -271,5 +271,5 @@ def test_a_rehearsal_foretells_what_is_left() -> None:
 
 
 def test_it_does_not_go_together_with_versions() -> None:
-    with pytest.raises(ConfigError, match="does not go together with min"):
+    with pytest.raises(ConfigError, match="cannot be combined with min"):
         replace(SPARING, compaction_strategy="timestamp").check_compaction()
