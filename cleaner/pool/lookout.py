@@ -260,6 +260,7 @@ class Lookout:
         found = self._remainder(log)
         return found if found is not None and found.fences else None
 
+    @any_thread
     def _remainder(self, log: PartitionLog) -> Remainder | None:
         """Returns what the last pass has left; None if the log is no longer what the pass has left."""
         rewrites, found = self._remainders.get(log.topic_partition, (0, None))
