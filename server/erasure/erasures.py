@@ -48,6 +48,7 @@ from server.erasure.tracked import (
 )
 from server.metadata.store import Delete, MetadataStore, Put
 from server.runtime.clock import Clock
+from server.runtime.event_wait import wait_at_most
 from server.runtime.executors import Executor
 from server.runtime.tasks import guarded, report_failure, spawn
 from server.topics.topic import OfflineLog, Topic
@@ -247,7 +248,7 @@ class Erasures:
             with guarded("erasures"):
                 await self._looked()
             if self._open():
-                await _first_of(self._wake, LOOK_SECONDS)
+                await wait_at_most(self._wake, LOOK_SECONDS)
 
     async def _looked(self) -> None:
         """Look at all erasures that are not final, and begin what they need, unless it is stopped."""
@@ -481,12 +482,3 @@ def _look_failed(tracked: Tracked, error: Exception) -> None:
     )
     tracked.kept = (holder,)
     tracked.forecast = replace(tracked.forecast, is_open=True)
-
-
-async def _first_of(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, at most for a time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass

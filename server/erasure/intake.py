@@ -9,7 +9,6 @@ are without them and the client has no answer: it asks again (docs/design/erasur
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from cleaner.explain.explain import policy_remedy
 from cleaner.inspect.key_traces import KeyTrace
 from cleaner.kernel.kernel import siphash128
 from cleaner.pool.pool import CleanerPool
+from cleaner.rules.latest import VERSION
 from cleaner.rules.text import count_text
 from protocol.records.record import Headers
 from protocol.records.record_batch import Record, build_batch
@@ -39,7 +39,6 @@ KEYS_MAX = 100
 SEARCHES_MAX = 3
 """How often the end of a log is searched again because records were appended meanwhile."""
 
-VERSION = struct.Struct(">q")
 NO_HEADERS: Headers = ()
 
 

@@ -29,6 +29,7 @@ from server.durability.group_commit import GroupCommit
 from server.events.event import Aborted, Event, key_of
 from server.events.last_events import last_events
 from server.runtime.clock import Clock
+from server.runtime.event_wait import wait_at_most
 from server.runtime.executors import Executor
 from server.runtime.tasks import spawn
 from server.topics.topic import EVENTS_TOPIC, Topic, TopicRefused
@@ -209,7 +210,7 @@ class EventWriter:
             except Exception as error:  # noqa: BLE001 - events must not end for good
                 self._report(error)
                 if not stopping.is_set():
-                    await _sleep(RETRY_SECONDS, stopping)
+                    await wait_at_most(stopping, RETRY_SECONDS)
                     continue
             if stopping.is_set():
                 return
@@ -358,12 +359,3 @@ def corrections(
 
 def _slices(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
     return (items[start : start + count] for start in range(0, len(items), count))
-
-
-async def _sleep(seconds: float, until: asyncio.Event) -> None:
-    """Sleep, at most until an event."""
-    try:
-        async with asyncio.timeout(seconds):
-            await until.wait()
-    except TimeoutError:
-        pass

@@ -26,6 +26,7 @@ from storage.files.files import FileSystem
 from storage.files.paths import (
     ASIDE,
     BEFORE,
+    CUT,
     LEASES,
     LOG,
     RESYNC,
@@ -35,8 +36,6 @@ from storage.files.paths import (
 
 SegmentName: TypeAlias = tuple[int, int]
 """The base offset and the file version of a segment."""
-
-CUT = "cut."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,8 @@ COMPACTION_HISTORY_OLD = "compaction-history.old"
 AUDIT_LOG = "audit.log"
 CLEANING_LEDGER = "cleaning-ledger"
 DELETED = ".deleted"
+CUT = "cut."
+"""Begins the name of a file that keeps what recovery cut off a log."""
 BEFORE = ".before"
 """Ends the name of a directory that this broker no longer uses, and keeps."""
 CHECKPOINT = ".checkpoint"
@@ -127,7 +129,7 @@ def parse_snapshot_file(name: str) -> int | None:
 
 def cut_file(offset: int, number: int) -> str:
     """Returns the name of the file that keeps what recovery cut off at `offset`."""
-    return f"cut.{offset}.{number}"
+    return f"{CUT}{offset}.{number}"
 
 
 def checkpoint_path(log_directory: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.files.files import FileSystem
-from storage.files.paths import LOG, join, parse_segment_file
+from storage.files.paths import CUT, LOG, join, parse_segment_file
 
 
 def was_used(fs: FileSystem, directory: str) -> bool:
@@ -16,7 +16,7 @@ def was_used(fs: FileSystem, directory: str) -> bool:
         DiskError: the disk failed, so the answer is unknown.
     """
     for name in fs.list(directory):
-        if name.startswith("cut."):
+        if name.startswith(CUT):
             return True
         file = parse_segment_file(name)
         if file is None:

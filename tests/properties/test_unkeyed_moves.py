@@ -1,4 +1,4 @@
-"""Whatever happens to a log and to the one that takes its records without a key: none is lost."""
+"""A log, and the one that takes its records without a key, lose none of them in any history."""
 
 from __future__ import annotations
 

@@ -190,6 +190,6 @@ def test_what_is_foretold_then_happens(
         dropped = done.records_before - done.records_after
         assert len(left) == count - preview.deleted.records - dropped
         unkeyed = sum(record.key is None for record in left)
-        # The log's last record stays until another follows, whatever it is.
+        # The last record of a log stays until another one follows, also a superseded one.
         tails = done.records_by_verdict["kept_tail"] if unkeyed and left[-1].key is None else 0
         assert unkeyed == preview.unkeyed_kept + tails
