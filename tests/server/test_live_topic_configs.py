@@ -641,8 +641,12 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
         "compaction.undo.bytes", "1000000", compaction_undo_ms=HOUR, compaction_undo_bytes="1"
     ),
     "compaction.window": compaction_window,
+    # The slow pass may cover the first segments only: what came after them must be dirty enough alone.
     "compaction.io.max.bytes.per.second": cleaned_after(
-        "compaction.io.max.bytes.per.second", "1", "1000000000"
+        "compaction.io.max.bytes.per.second",
+        "1",
+        "1000000000",
+        min_cleanable_dirty_ratio="0.01",
     ),
     "compaction.priority": compaction_priority,
     "compaction.compression.type": compaction_compression_type,

@@ -175,7 +175,7 @@ def test_a_broker_says_the_same_of_its_log_as_spark_of_the_backup(typed: Typed, 
 
 
 def test_the_differing_keys_are_printed_and_the_exit_code_is_1(typed: Typed, shop: Shop) -> None:
-    told = typed.run(shop.backup, shop.folder("wrong"))
+    told = typed.run(shop.backup, shop.folder("wrong"), *NO_RETENTION)
 
     assert told.exit_code == 1
     lines = told.stdout.splitlines()
