@@ -170,17 +170,20 @@ def count_keys(
     *,
     int64_t base_offset,
     int64_t end_offset,
+    Transactions transactions=None,
 ):
     cdef EntryScan scan
     cdef bint fits
-    begin_scan(&scan, block, None, base_offset, 0, end_offset)
+    begin_scan(&scan, block, transactions, base_offset, 0, end_offset)
     check_history(&scan.block, offset_map, history)
     with nogil:
-        fits = count_entries(&scan, offset_map, history)
+        fits = count_entries(&scan, offset_map, transactions, history)
     return fits
 
 
-cdef bint count_entries(EntryScan *scan, OffsetMap offset_map, History history) noexcept nogil:
+cdef bint count_entries(
+    EntryScan *scan, OffsetMap offset_map, Transactions transactions, History history
+) noexcept nogil:
     """Count the block's entries of keys that the map has. Returns false if the cells are full."""
     cdef kp_offset_slots *slots = &offset_map.slots
     cdef const uint8_t *entry = scan.block.entries
@@ -194,6 +197,9 @@ cdef bint count_entries(EntryScan *scan, OffsetMap offset_map, History history) 
         if offset >= scan.end_offset or not kp_slots_take(slots, hashed):
             continue
         if kp_slots_get(slots, hashed) < 0:
+            continue
+        # Marking leaves them out, too: DeleteRecords may have moved the log start into their batch.
+        if scan.knows_outcomes and is_left_out(scan, transactions, offset):
             continue
         kp_counted_add(slots, hashed, is_tombstone_at(scan, i))
         if history.level_count and not history.put_cell(

@@ -240,9 +240,17 @@ class History:
         """When the first of the older values that marking has kept may have to go: see `due_ms_of`."""
 
 def count_keys(
-    block: Buffer, offset_map: OffsetMap, history: History, *, base_offset: int, end_offset: int
+    block: Buffer,
+    offset_map: OffsetMap,
+    history: History,
+    *,
+    base_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
 ) -> bool:
     """Count those entries of a block below `end_offset` whose keys the map has, and put them into cells.
+
+    The records of aborted transactions are skipped, as by `map_keys`.
 
     Returns whether the cells fit.
 

@@ -204,6 +204,7 @@ class KeyParts:
                 self.history,
                 base_offset=base_offset,
                 end_offset=section.map_offset,
+                transactions=section.transactions,
             )
         raise_keys(
             block.data,

@@ -11,6 +11,7 @@ from cleaner.inspect.verify_keys import verify_keys
 from cleaner.rules.cleaning_plan import remainder_of
 from cleaner.rules.pick import Reason
 from protocol.records.record_batch import Record, build_batch
+from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS, LOG
 from storage.formats.config_property import LONG_MAX
 from storage.formats.key_sidecar import KeySidecar
@@ -26,6 +27,7 @@ from tests.harness.compacted_log import (
 from tests.harness.damage import flip
 from tests.harness.log_builder import valid
 from tests.harness.table_digest import digest_of
+from tests.harness.transactional_producer import TransactionalProducer
 
 HOUR_MS = 3_600_000
 THREE_VERSIONS = replace(CONFIG, compaction_versions=3)
@@ -370,3 +372,20 @@ def test_a_history_that_no_setting_keeps_does_not_end_below_a_fence() -> None:
 
     assert (had, log.log.has_history) == (True, False)
     assert offsets(log) == [2, 3]
+
+
+@pytest.mark.parametrize("config", [THREE_VERSIONS, replace(CONFIG, min_segment_dead_ratio=0.5)])
+def test_an_aborted_batch_into_which_the_log_start_has_moved_counts_for_nothing(
+    config: LogConfig,
+) -> None:
+    log = CompactedLog(config)
+    producer = TransactionalProducer(log, 7)
+    producer.send((b"a", b"aborted"), (b"b", b"aborted"))
+    producer.abort()
+    log.append((b"a", b"1"))
+    log.roll()
+    log.log.delete_records(Offset(1))
+
+    log.clean()
+
+    assert [value for _, key, value in log.pairs() if key == b"a"] == [b"1"]
