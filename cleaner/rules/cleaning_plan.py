@@ -10,6 +10,7 @@ from cleaner.rules.fence import Fence, hold_of
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import NOTHING, Assessment, Reason, Remainder, uncovered_since_ms
 from cleaner.rules.report import PassReport
+from cleaner.rules.spared import SparedUntil
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.config_property import LONG_MAX
@@ -155,7 +156,7 @@ def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:
         fences=report.fences,
         history=plan.view.config.history,
         history_due_ms=_next_sweep_ms(plan, report),
-        spared_due_ms=report.spared_due_ms,
+        spared=SparedUntil(report.spared_due_ms, plan.view.config.max_compaction_lag_ms),
     )
 
 

@@ -44,7 +44,7 @@ from typing import Protocol
 
 from cleaner.rules.fence import Fence, hold_of, standing
 from cleaner.rules.hold import NO_HOLD, Hold
-from cleaner.rules.spared import spared_due_ms
+from cleaner.rules.spared import NOT_ASKED, SparedUntil, spared_due_ms
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_window import opens_ms
@@ -171,8 +171,8 @@ class Remainder:
     """The rule by which all older values below the clean offset were judged."""
     history_due_ms: int = LONG_MAX
     """When the next of them may have to go by the clock; LONG_MAX: never."""
-    spared_due_ms: int = LONG_MAX
-    """When superseded records must go that the pass has left; LONG_MAX: never."""
+    spared: SparedUntil = NOT_ASKED
+    """When superseded records must go that the pass has left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ def assess(
     has_records_below = end_offset > log.log_start_offset
     is_history_due = history_due_ms <= horizon_now_ms and has_records_below
     left_due_ms = spared_due_ms(
-        log.has_history, config, None if remainder is None else remainder.spared_due_ms
+        log.has_history, config, None if remainder is None else remainder.spared
     )
     dirty_due_ms = _deadline_ms(cleanable, config)
     is_late = dirty_due_ms <= now_ms or (left_due_ms <= now_ms and has_records_below)

@@ -11,6 +11,7 @@ A spared segment is neither read nor written, and its superseded records stay be
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -43,14 +44,32 @@ def may_stay(dead: DeadRecords, least_ratio: float) -> bool:
     return dead.count > 0 and dead.deleted == 0 and dead.ratio < least_ratio
 
 
-def spared_due_ms(has_history: bool, config: LogConfig, remembered_ms: int | None) -> int:
+class SparedUntil(NamedTuple):
+    """When the superseded records must go that a pass has left."""
+
+    due_ms: int = LONG_MAX
+    """LONG_MAX: never."""
+    lag_ms: int = LONG_MAX
+    """max.compaction.lag.ms at the pass."""
+
+
+NOT_ASKED = SparedUntil()
+
+
+def spared_due_ms(has_history: bool, config: LogConfig, last: SparedUntil | None) -> int:
     """Returns when records that passes have left must go; 0: at once; LONG_MAX: never.
 
     Args:
         has_history: whether keys may have older values below the clean offset.
-        remembered_ms: as the last pass in this process has found; None: there was none, so that only a
-            pass can find out what is left.
+        last: as the last pass in this process has found; None: there was none, so that only a pass can
+            find out what is left.
     """
-    if not (has_history and config.spares_segments) or config.max_compaction_lag_ms == LONG_MAX:
+    lag_ms = config.max_compaction_lag_ms
+    if not (has_history and config.spares_segments) or lag_ms == LONG_MAX:
         return LONG_MAX
-    return 0 if remembered_ms is None else remembered_ms
+    if last is None:
+        return 0
+    if last.due_ms == LONG_MAX:
+        # With a lag, nothing was left. Without one, no pass has asked since when it is superseded.
+        return 0 if last.lag_ms == LONG_MAX else LONG_MAX
+    return max(last.due_ms - last.lag_ms + lag_ms, 0)

@@ -10,7 +10,7 @@ from cleaner.inspect.key_search import find_key
 from cleaner.inspect.verify_keys import verify_keys
 from cleaner.rules.pick import Reason
 from protocol.records.record_batch import Codec
-from storage.formats.config_property import ConfigError
+from storage.formats.config_property import LONG_MAX, ConfigError
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, identity, meter_of
 from tests.harness.log_builder import KeyValue
@@ -160,6 +160,31 @@ def late_log() -> CompactedLog:
     report = log.execute(log.plan())
     assert (report.records_spared, report.spared_due_ms) == (1, log.now_ms + LAG_MS // 2)
     return log
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "left_ms"),
+    [
+        pytest.param(LONG_MAX, LAG_MS, 0, id="from-none"),
+        pytest.param(LAG_MS, 2 * LAG_MS, LAG_MS + LAG_MS // 2, id="longer"),
+        pytest.param(LAG_MS, LAG_MS * 3 // 4, LAG_MS // 4, id="shorter"),
+        pytest.param(LAG_MS, LONG_MAX, LONG_MAX, id="to-none"),
+    ],
+)
+def test_another_greatest_lag_counts_from_when_the_record_was_superseded(
+    before_ms: int, after_ms: int, left_ms: int
+) -> None:
+    lag = replace(SPARING, max_compaction_lag_ms=before_ms)
+    log = log_of(full_segment((b"a", VALUE)), config=lag)
+    log.append_segment((b"a", VALUE))
+    log.now_ms += LAG_MS // 2
+    log.execute(log.plan())
+
+    log.log.update_config(replace(SPARING, max_compaction_lag_ms=after_ms))
+
+    expected = left_ms if left_ms in (0, LONG_MAX) else log.now_ms + left_ms
+    assert log.assess().spared_due_ms == expected
+    assert (log.assess().reason is Reason.DEADLINE) == (left_ms == 0)
 
 
 def test_a_record_is_left_no_longer_than_the_greatest_lag() -> None:
