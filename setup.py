@@ -25,6 +25,7 @@ MODULES = (
     "cleaner.kernel.kernel",
     "cleaner.kernel.verify_output",
     "cleaner.kernel.find_key",
+    "cleaner.kernel.key_proof",
     "cleaner.kernel.expired_keys",
     "cleaner.kernel.row_hashes",
     "cleaner.kernel.live_records",

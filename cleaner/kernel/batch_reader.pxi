@@ -1,5 +1,5 @@
-# Splits chunks into batches; a part of find_key.pyx, log_comparison.pyx and verify_output.pyx. It shares no
-# code with the kernel's reader (batches.pxi), because it is used to check the kernel's output.
+# Splits chunks into batches; a part of find_key.pyx, key_proof.pyx, log_comparison.pyx and verify_output.pyx.
+# It shares no code with the kernel's reader (batches.pxi), because it is used to check the kernel's output.
 
 
 cdef class BatchReader:
@@ -38,7 +38,13 @@ cdef class BatchReader:
                 )
             self.take_batch(at[0], &header, position + (at[0] - start))
             at[0] += header.size
+            if self.pauses():
+                return 0
         return 0
+
+    cdef bint pauses(self) noexcept nogil:
+        """Returns whether the rest of the chunk must be fed again; by default it is read to its end."""
+        return False
 
     cdef int take_batch(
         self, const uint8_t *batch, const batch_header *header, int64_t position

@@ -2,6 +2,7 @@
 
     index    segments without a key sidecar are read once     |---- planned ----|
     mark     sidecars are scanned, once or twice for each part of the hash space   |-- planned --|
+    compare  with compaction.compare.keys: superseded records and their winners are read once more
     recopy   every group is read once with its sidecars, and written     |---- planned ----|
     verify   between groups, their output is read again     |- planned -|
 
@@ -30,6 +31,8 @@ class Phase(enum.Enum):
     WAITING = "waiting"
     INDEX = "index"
     MARK = "mark"
+    COMPARE = "compare"
+    """Keys are compared themselves (`compaction.compare.keys`)."""
     RECOPY = "recopy"
     VERIFY = "verify"
     SEARCH = "search"

@@ -219,6 +219,7 @@ def settings_members(plan: CleaningPlan) -> dict[str, Any]:
         "keeps_unkeyed": config.keeps_unkeyed_records,
         "moves_unkeyed": config.moves_unkeyed_records,
         "min_segment_dead_ratio": config.min_segment_dead_ratio,
+        "compares_keys": config.compaction_compare_keys,
         "hold_offset": None if hold.offset == OFFSET_MAX else hold.offset,
         "held_by": hold.by,
         "horizon_clock_ms": plan.now_ms,

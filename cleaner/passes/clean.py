@@ -3,6 +3,7 @@
     plan     which segments, between which offsets, at which generation of the log (a plain value)
     index    make the missing key sidecars: only segments without one are read
     mark     the keys of the dirty section -> one bit for each superseded record of the log
+    compare  with compaction.compare.keys: prove the marks by the keys themselves
     group    find the segments that need work, and the neighbours that are rewritten with them
     recopy   rewrite only those, oldest first, by the marks
     verify   compare each group's synced output with the account taken while its source was read
@@ -30,11 +31,17 @@ from cleaner.pacing.progress import PassProgress, Phase
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.work_left import MarkLeft
 from cleaner.passes.certificate import NO_CERTIFICATES, PassCertificates
+from cleaner.passes.compare_keys import KeyComparison
 from cleaner.passes.dirty_section import DirtySection, dirty_section, scan_bytes
 from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
 from cleaner.passes.key_parts import KeyParts
 from cleaner.passes.mark import mark_window
-from cleaner.passes.memory import history_beside, map_beside_marks, windows
+from cleaner.passes.memory import (
+    history_beside,
+    map_beside_marks,
+    windows,
+    with_half_the_memory,
+)
 from cleaner.passes.rewrite import Rewriting, are_contiguous_from
 from cleaner.passes.unkeyed import Mover
 from cleaner.passes.verify_pass import PassVerifier
@@ -174,14 +181,19 @@ def _execute(
     spans = windows(
         [each.totals.entries for each in segments], settings.marks_bytes, config.strategy
     )
+    comparison = None
+    if config.compaction_compare_keys:
+        settings = with_half_the_memory(settings)
+        comparison = KeyComparison(section, settings, meter=meter)
     parts = _parts(section, segments, spans, plan.view.hash_key, settings)
-    _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
+    _rewrite_all(segments, spans, section, parts, comparison, rewriting, verifier, meter.progress)
     _commit_end(log, plan, rewriting)
     report = _report(plan, section, parts, rewriting, meter)
     return replace(
         report,
         pass_id=certificates.pass_id,
         sidecars_built=index.built,
+        keys_compared=comparison.keys if comparison else 0,
         undo_number=log.kept_number,
         seconds=monotonic() - started,
         is_verified=settings.verify,
@@ -229,6 +241,7 @@ def _rewrite_all(
     spans: Sequence[slice],
     section: DirtySection,
     parts: KeyParts,
+    comparison: KeyComparison | None,
     rewriting: Rewriting,
     verifier: PassVerifier,
     progress: PassProgress,
@@ -241,8 +254,12 @@ def _rewrite_all(
             to_mark = scan_bytes(later, section.strategy)
             left.begin_window(to_mark + to_map * (len(spans) - number))
             marked = mark_window(window, section, parts, verifier, report_left=left.report)
+            work = list(zip(window, marked, strict=True))
+            if comparison is not None:
+                comparison.compare(work, later, rewriting.note)
+                rewriting.damaged = None
             rewriting.run(
-                list(zip(window, marked, strict=True)),
+                work,
                 is_last=span is spans[-1],
                 later_bytes=sum(segment.recopied_bytes for segment in later),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cleaner.kernel.kernel import History, OffsetMap
 from cleaner.pacing.settings import (
@@ -17,6 +18,11 @@ from cleaner.passes.dirty_section import DirtySection, KeySource
 from cleaner.rules.history import levels_of
 from storage.formats.compaction_history import LAST_VALUE, CompactionHistory
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
+
+
+def with_half_the_memory(settings: CleanerSettings) -> CleanerSettings:
+    """Returns the settings for map and marks of a pass that compares keys, which take the other half."""
+    return replace(settings, dedupe_buffer_size=settings.dedupe_buffer_size // 2)
 
 
 def marks_bytes(entries: int) -> int:

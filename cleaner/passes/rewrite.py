@@ -104,6 +104,10 @@ class Rewriting:
         follows it yet. Known once the last group was recopied."""
         return self.batch_filter.lost_tail_offset >= 0
 
+    def note(self, segment: IndexedSegment) -> None:
+        """Note which segment is being read, because its damage may end the pass."""
+        self.damaged = segment
+
     @property
     def unkeyed_moved(self) -> int:
         """How many records without a key were moved to another topic."""
@@ -262,7 +266,7 @@ class Rewriting:
     def _noted(self, group: Group) -> Iterator[IndexedSegment]:
         """Yield the segments of a group; note the one being read, as its damage may end the pass."""
         for segment, _ in group:
-            self.damaged = segment
+            self.note(segment)
             yield segment
 
     def _recopy(self, group: Group, recopy: Recopy) -> tuple[CleanedSegment, ...]:

@@ -58,7 +58,7 @@ from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError
-from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO, UNKEYED
+from storage.formats.compaction_config import COMPARE_KEYS, MIN_SEGMENT_DEAD_RATIO, UNKEYED
 from storage.formats.compaction_history import THINNING, VERSIONS
 from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.log_config import LogConfig
@@ -306,7 +306,7 @@ class CleanerPool:
 
         Raises:
             ValueError: as `clean_now`; or records have versions, which executors do not compare, or
-                older values stay, or records without a key are moved.
+                older values stay, records without a key are moved, or keys are compared.
             CleaningPaused, CleaningAborted: as `clean_now`.
             LogBusy: a pass, a rehearsal or another lease has claimed the log.
         """
@@ -327,6 +327,11 @@ class CleanerPool:
         if log.config.moves_unkeyed_records:
             raise ValueError(
                 f"{log.topic_partition} has {UNKEYED}=move: only the broker's own cleaner moves records"
+            )
+        if log.config.compaction_compare_keys:
+            raise ValueError(
+                f"{log.topic_partition} has {COMPARE_KEYS}=true:"
+                " only the broker's own cleaner compares keys"
             )
         if fences := self._lookout.assess(log).known_fences:
             raise ValueError(f"only the broker's own cleaner cleans around {fences[0]}")

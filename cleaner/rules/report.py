@@ -106,6 +106,9 @@ class PassReport:
     """Keys that the offset map could have held, over all parts."""
     parts: int = 0
     """Parts of the hash space that the offset map held one after the other; 0: nothing was dirty."""
+    keys_compared: int = 0
+    """Keys of superseded records that were compared with those of later records, byte by byte; a key
+    that was compared in several windows or fillings of the memory counts in each."""
     sidecars_built: int = 0
     """Segments that were read because they had no sound key sidecar."""
     groups: int = 0
@@ -243,6 +246,7 @@ class PassReport:
                 f"{count_text(spared, 'superseded record')} left in"
                 f" {count_text(self.segments_spared, 'segment')} (min.segment.dead.ratio)",
             ),
+            (self.keys_compared, f"{count_text(self.keys_compared, 'key')} compared byte by byte"),
             (unread, f"{count_text(unread, 'batch', 'batches')} copied without being inflated"),
             (built, f"{count_text(built, 'key sidecar')} made"),
             (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),

@@ -77,6 +77,8 @@ def print_report(report: Json) -> None:
     # Reports of earlier releases in the history do not have it.
     if unread := report.get("batches_unread", 0):
         typer.echo(f"  {count_text(unread, 'batch', 'batches')} copied without being inflated")
+    if compared := report.get("keys_compared", 0):
+        typer.echo(f"  {count_text(compared, 'key')} compared byte by byte")
     throttled = report["throttled_seconds"]
     typer.echo(
         f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"

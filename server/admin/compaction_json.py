@@ -109,6 +109,7 @@ def report_json(report: PassReport) -> Json:
         "segments_after": report.segments_after,
         "segments_untouched": report.segments_untouched,
         "batches_unread": report.batches_unread,
+        "keys_compared": report.keys_compared,
         "dirty_ratio": round(report.dirty_ratio, 6),
         "hold_offset": report.hold_offset if report.held_by else None,
         "held_by": report.held_by or None,

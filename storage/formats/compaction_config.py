@@ -25,6 +25,7 @@ from storage.formats.compaction_strategy import (
 from storage.formats.compaction_ttl import NO_TTL, TTL, TTL_HEADER, CompactionTtl
 from storage.formats.compaction_window import Windows, parse_windows
 from storage.formats.config_property import (
+    BOOLEAN,
     DAY_MS,
     DOUBLE,
     DOUBLE_MAX,
@@ -47,6 +48,7 @@ TTL_HEADER_BYTES_MAX = 254
 """As for the other header; longer names would only cost each record."""
 
 
+COMPARE_KEYS = "compaction.compare.keys"
 UNKEYED = "compaction.unkeyed.records"
 UNKEYED_TOPIC = "compaction.unkeyed.topic"
 
@@ -227,6 +229,16 @@ class CompactionConfig:
         " at the latest after max.compaction.lag.ms. What a tombstone deletes goes with the first pass,"
         " as do tombstones that are due and aborted records. 0: every superseded record goes. Only with"
         " compaction.strategy=offset; not for internal topics. Specific to Kompakt.",
+    )
+    compaction_compare_keys: bool = prop(
+        COMPARE_KEYS,
+        BOOLEAN,
+        default=False,
+        doc="Before a pass removes superseded records, it compares their keys with those of later"
+        " records, byte by byte. Without it, 128 bits of a secret hash distinguish keys. The pass"
+        " reads the segments with superseded records, and those that came since the last pass, once"
+        " more. If a key has no later record, the pass fails and nothing is removed. Specific to"
+        " Kompakt.",
     )
     compaction_compression_type: str = prop(
         "compaction.compression.type",

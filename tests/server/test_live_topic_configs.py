@@ -539,6 +539,20 @@ async def compaction_priority(path: Path) -> None:
             assert candidate.head_start == head_start
 
 
+async def compaction_compare_keys(path: Path) -> None:
+    async with orders(path, CLEANING, cleanup_policy="delete") as topic:
+        for number in range(2):
+            await topic.seal(batch_of(1, key=b"key", value=b"%d" % number))
+        await topic.set("compaction.compare.keys", "true")
+        await topic.set("cleanup.policy", "compact")
+        await topic.cleaned_up_to(2)
+        compaction = topic.served.broker.compaction
+        assert compaction is not None
+        await until(lambda: bool(compaction.pool.status().last_reports))
+        (report,) = compaction.pool.status().last_reports.values()
+        assert report.keys_compared == 1
+
+
 async def compaction_compression_type(path: Path) -> None:
     async with orders(path, CLEANING, cleanup_policy="delete") as topic:
         records = [Record(offset=n, timestamp=NOW_MS, key=b"%d" % n, value=b"v") for n in (0, 1)]
@@ -649,6 +663,7 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
         min_cleanable_dirty_ratio="0.01",
     ),
     "compaction.priority": compaction_priority,
+    "compaction.compare.keys": compaction_compare_keys,
     "compaction.compression.type": compaction_compression_type,
     "compaction.hold.groups": compaction_hold_groups,
     "compaction.hold.max.ms": compaction_hold_max_ms,

@@ -104,6 +104,16 @@ async def test_a_log_with_a_damaged_segment_is_not_leased(house: House) -> None:
     await pool.stop()
 
 
+async def test_a_log_whose_keys_are_compared_is_not_leased(house: House) -> None:
+    log = house.dirty_log()
+    log.update_config(replace(log.config, compaction_compare_keys=True))
+    pool = house.pool()
+
+    with pytest.raises(ValueError, match="only the broker's own cleaner compares keys"):
+        pool.lease(log)
+    await pool.stop()
+
+
 async def test_a_fence_is_known_since_it_was_found_first(house: House) -> None:
     log = house.dirty_log()
     flip_a_byte(log)

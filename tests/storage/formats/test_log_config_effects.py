@@ -51,6 +51,7 @@ SHOWN_ELSEWHERE = {
     "compaction.ttl.header": "tests/cleaner/expiry/test_sweep.py",
     "compaction.thinning": "tests/cleaner/passes/test_clean_history.py",
     "min.segment.dead.ratio": "tests/cleaner/passes/test_spared_segments.py",
+    "compaction.compare.keys": "tests/cleaner/passes/test_compare_keys.py",
     "compaction.compression.type": "tests/cleaner/passes/test_clean_codecs.py",
     "compaction.priority": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.window": "tests/cleaner/pool/test_topic_limits.py",
