@@ -153,6 +153,9 @@ class CleaningView:
     clean_offset: Offset
     has_history: bool
     """Whether keys may have older values below the clean offset."""
+    has_unfinished_pass: bool = False
+    """Whether a pass has swapped segments since the clean offset last moved: records below that may be
+    gone because of records above it."""
     active_row: SegmentRow
     """The active segment at that moment, with its end and size."""
     log_start_offset: Offset
@@ -181,6 +184,7 @@ def cleaning_view(
     *,
     as_if_rolled: bool,
     has_history: bool,
+    has_unfinished_pass: bool,
 ) -> CleaningView:
     """Returns the view of a log. See `PartitionLog.cleaning_view`."""
     with segment_list.state_lock:
@@ -198,6 +202,7 @@ def cleaning_view(
             generation=UNKNOWN if segment_list.is_changing else segment_list.generation,
             clean_offset=max(segment_list.clean_offset, offsets.start),
             has_history=has_history,
+            has_unfinished_pass=has_unfinished_pass,
             active_row=active_row,
             log_start_offset=offsets.start,
             last_stable_offset=offsets.last_stable,

@@ -48,7 +48,6 @@ class LogCommits:
     __slots__ = (
         "_clock_ms",
         "_fs",
-        "_has_unfinished_pass",
         "_identity",
         "_list",
         "_new_files",
@@ -62,6 +61,7 @@ class LogCommits:
         "copied_from",
         "copy_id",
         "has_history",
+        "has_unfinished_pass",
         "kept",
         "listed",
     )
@@ -110,7 +110,8 @@ class LogCommits:
         self.listed = listed
         """The segments that the manifest lists."""
         self.clean_offset = segment_list.clean_offset
-        self._has_unfinished_pass = has_unfinished_pass
+        self.has_unfinished_pass = has_unfinished_pass
+        """Whether a cleaning pass has swapped segments since the clean offset last moved."""
         self.has_history = has_history
         """Whether keys may have older values below the clean offset."""
         self.copy_id = copy_id
@@ -240,7 +241,7 @@ class LogCommits:
         clean_offset = max(clean_offset, start_offset)
         rows = self._rows(segments, recovery_point) if rows is None else rows
         if has_unfinished_pass is None:
-            has_unfinished_pass = self._has_unfinished_pass
+            has_unfinished_pass = self.has_unfinished_pass
         has_history = self.has_history if has_history is None else has_history
         copy_id = self.copy_id if copy_id is None else copy_id
         if copied_from is None and not has_foreign_states:
@@ -268,7 +269,7 @@ class LogCommits:
         self.listed = tuple(segments)
         self._recovery_point = rows[-1]
         self.clean_offset = clean_offset
-        self._has_unfinished_pass = has_unfinished_pass
+        self.has_unfinished_pass = has_unfinished_pass
         self.has_history = has_history
         self.copy_id = copy_id
         self.copied_from = copied_from
@@ -290,7 +291,7 @@ class LogCommits:
             kept_ms=self._clock_ms(),
             clean_offset=self.clean_offset,
             has_history=self.has_history,
-            has_unfinished_pass=self._has_unfinished_pass,
+            has_unfinished_pass=self.has_unfinished_pass,
         )
 
     @property
@@ -301,7 +302,7 @@ class LogCommits:
     def cut_offset_min(self) -> Offset:
         """The least offset at which a cut loses no key. See `PartitionLog.cut_offset_min`."""
         clean_offset = self._list.clean_offset
-        if not self._has_unfinished_pass:
+        if not self.has_unfinished_pass:
             return clean_offset
         # No pass sees records of the active segment.
         return max(clean_offset, self._list.active.base_offset)
@@ -317,7 +318,7 @@ class LogCommits:
             log_start_offset=self._offsets.start,
             clean_offset=self.clean_offset,
             has_aborted_file=has_aborted_file,
-            has_unfinished_pass=self._has_unfinished_pass,
+            has_unfinished_pass=self.has_unfinished_pass,
             has_history=self.has_history,
             copy_id=self.copy_id,
             copied_from=self.copied_from,
@@ -414,7 +415,7 @@ class LogCommits:
                 rows=(*cut.rows, new.active_row()),
                 log_start_offset=start_offset,
                 clean_offset=min(self._list.clean_offset, cut.end_offset),
-                has_unfinished_pass=self._has_unfinished_pass and bool(cut.kept),
+                has_unfinished_pass=self.has_unfinished_pass and bool(cut.kept),
                 truncate_to=cut.end_offset,
             )
         except NoSpace:

@@ -393,6 +393,7 @@ class PartitionLog:
             self._states.producers,
             as_if_rolled=as_if_rolled,
             has_history=self._commits.has_history,
+            has_unfinished_pass=self._commits.has_unfinished_pass,
         )
 
     @property
