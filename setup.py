@@ -26,6 +26,7 @@ MODULES = (
     "cleaner.kernel.verify_output",
     "cleaner.kernel.find_key",
     "cleaner.kernel.key_proof",
+    "cleaner.kernel.key_counts",
     "cleaner.kernel.expired_keys",
     "cleaner.kernel.row_hashes",
     "cleaner.kernel.live_records",

@@ -1,1 +1,1 @@
-"""Work over a log that changes nothing: rehearsals, key search, digest, verification."""
+"""Work over a log that changes nothing: rehearsals, key search, digest, counts of keys, verification."""

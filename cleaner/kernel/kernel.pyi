@@ -372,6 +372,11 @@ class Transactions:
     def aborted(self) -> list[AbortedTransaction]:
         """The aborted transactions in the section, sorted by producer and offset."""
 
+    @property
+    def left_out(self) -> list[tuple[int, int, int, bool]]:
+        """The transactions whose records count for no key: producer id, first offset, end offset, and
+        whether it was aborted. The others are undecided because of a fence."""
+
 def sum_sizes(block: Buffer, marks: Buffer, *, first_entry: int) -> tuple[int, int]:
     """Returns the size of all records of a block's entries, and of those with a mark, uncompressed.
 

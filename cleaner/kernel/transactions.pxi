@@ -258,6 +258,19 @@ cdef class Transactions:
         ]
 
     @property
+    def left_out(self):
+        cdef size_t i
+        return [
+            (
+                self.ranges[i].producer_id,
+                self.ranges[i].first_offset,
+                self.ranges[i].end_offset,
+                self.ranges[i].outcome == ABORTED,
+            )
+            for i in range(self.range_count)
+        ]
+
+    @property
     def first_undecided(self):
         cdef int64_t first = INT64_MAX
         cdef size_t i

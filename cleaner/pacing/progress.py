@@ -39,6 +39,8 @@ class Phase(enum.Enum):
     """Not a pass: the search for a key."""
     DIGEST = "digest"
     """Not a pass: the digest over the last records of a log."""
+    COUNT = "count"
+    """Not a pass: the keys of a log are counted."""
 
 
 WEIGHTS = {Phase.MARK: 2.0, Phase.RECOPY: 2.0}

@@ -90,7 +90,7 @@ class KeyParts:
         while to_do:
             part = to_do.pop()
             if part != self._filled and not self._fill_and_compare(part, from_offset):
-                _check_divisible(part)
+                check_divisible(part)
                 to_do += reversed(part.halves())
                 continue
             self._filled = part
@@ -216,7 +216,7 @@ class KeyParts:
         return True
 
 
-def _check_divisible(part: Part) -> None:
+def check_divisible(part: Part) -> None:
     """Raise RuntimeError if a part is so small that dividing it further separates no keys."""
     if part.count >= PARTS_MAX:
         raise RuntimeError(

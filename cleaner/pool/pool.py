@@ -28,7 +28,6 @@ from cleaner.expiry.sweep import Append, SweepPlan
 from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.key_traces import LEAST_OFFSET, KeyTraces
-from cleaner.inspect.log_digest import LogDigest
 from cleaner.inspect.policy_preview import PolicyPreview, without_pass
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.meter import CleaningAborted
@@ -39,6 +38,7 @@ from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger
 from cleaner.passes.clean import PlanOutdated
 from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.pool.inspection import Inspection
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
 from cleaner.pool.runner import CANCELLED, NO_LEDGERS, Runner, RunningPass
@@ -273,31 +273,29 @@ class CleanerPool:
             rehearsal = await self._run_on_request(log, begin, on_start, self._rehearse)
         return replace(preview, dry_run=rehearsal)
 
-    async def digest(
+    async def inspect(
         self,
         log: PartitionLog,
-        end_offset: int | None = None,
+        inspection: Inspection[T],
         *,
         on_start: Callable[[RunningPass], None] = lambda _: None,
-    ) -> LogDigest:
-        """Compute the digest over the last record of each key below an offset, by default the last
-        stable offset.
+    ) -> T:
+        """Read a log with work that changes nothing, and return its result.
 
         Works for any log, compacted or not. Waits and claims the log as a rehearsal does; only one
-        rehearsal or digest runs at a time.
+        rehearsal or inspection runs at a time.
 
         Raises:
-            ValueError: the offset is not in the log, or not stable.
-            CleaningAborted: the digest was stopped, or the log was truncated, deleted or reconfigured.
-            ProtocolError, StorageError, VerificationFailed: as `cleaner.inspect.log_digest.log_digest`.
+            CleaningAborted: it was stopped, or the log was truncated, deleted or reconfigured.
+            What the inspection raises.
         """
 
-        def begin() -> tuple[int | None, RunningPass]:
+        def begin() -> tuple[Inspection[T], RunningPass]:
             self._runner.check_not_stopping()
-            return end_offset, self._runner.claim(log, Task.DIGEST, Reason.REQUESTED)
+            return inspection, self._runner.claim(log, inspection.task, Reason.REQUESTED)
 
         async with self._rehearsing:
-            return await self._run_on_request(log, begin, on_start, self._digest)
+            return await self._run_on_request(log, begin, on_start, self._inspect)
 
     def lease(self, log: PartitionLog) -> tuple[CleaningPlan, RunningPass]:
         """Plan a pass for another process, and claim the log for it until `end_lease`.
@@ -638,12 +636,12 @@ class CleanerPool:
         finally:
             self._release(running)
 
-    async def _digest(
-        self, _log: PartitionLog, end_offset: int | None, running: RunningPass
-    ) -> LogDigest:
-        """Run a claimed digest. Raises what it raises."""
+    async def _inspect(
+        self, _log: PartitionLog, inspection: Inspection[T], running: RunningPass
+    ) -> T:
+        """Run a claimed inspection. Raises what it raises."""
         try:
-            return await self._runner.digest(running, end_offset)
+            return await self._runner.inspect(running, inspection)
         finally:
             self._release(running)
 

@@ -1,4 +1,4 @@
-"""Runs passes, rehearsals, digests and searches in threads at low priority, one task per log at a time.
+"""Runs passes, rehearsals, inspections and searches in threads at low priority, one task per log.
 
     slots           one for each thread: a task that gets a slot plans, claims the log and runs at once
     claim           keeps all other tasks off the log until `release`
@@ -25,7 +25,6 @@ from cleaner.expiry.sweep import TRIES_MAX, Append, Sweep, SweepPlan
 from cleaner.inspect.dry_run import DryMeter, DryRun, dry_run
 from cleaner.inspect.key_search import KeyHistory, find_key
 from cleaner.inspect.key_traces import KeyTraces, trace_keys
-from cleaner.inspect.log_digest import LogDigest, log_digest
 from cleaner.inspect.rehearsed_segment import rehearsed_view, scratch_files
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.meter import CleaningAborted, PassMeter
@@ -35,6 +34,7 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger, PassCertificates, new_pass_id
 from cleaner.passes.clean import clean
+from cleaner.pool.inspection import Inspection
 from cleaner.pool.status import RunningStatus, Task
 from cleaner.pool.topic_limits import TopicBudgets, is_out_of_window
 from cleaner.pool.unkeyed_mover import LoopMover, UnkeyedTopics
@@ -468,18 +468,19 @@ class Runner:
             self._searches.discard(running)
             running.end()
 
-    async def digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
-        """Compute the digest of a claimed log in a thread. Raises as `CleanerPool.digest`."""
-        return await _retry_if_removed(lambda: self._digest(running, end_offset))
+    async def inspect(self, running: RunningPass, inspection: Inspection[T]) -> T:
+        """Inspect a claimed log in a thread. Raises as `CleanerPool.inspect`."""
+        return await _retry_if_removed(lambda: self._inspect(running, inspection))
 
-    async def _digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
+    async def _inspect(self, running: RunningPass, inspection: Inspection[T]) -> T:
         view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
+        now_ms = self._clock.now_ms()
 
-        def work() -> LogDigest:
+        def work() -> T:
             meter = self._meter(running, view.generation, PassMeter)
             with closing(scratch_files(running.log)) as scratch:
                 looked_at = rehearsed_view(view, scratch)
-                return log_digest(looked_at, end_offset, settings, meter=meter)
+                return inspection.run(looked_at, settings, meter, now_ms)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 

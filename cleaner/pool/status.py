@@ -25,6 +25,8 @@ class Task(enum.Enum):
     LEASE = "lease"
     """Another process cleans it."""
     DIGEST = "digest"
+    KEYS = "keys"
+    """Its keys are counted."""
     EXPIRE = "expire"
     """It is swept for expired values."""
 

@@ -14,6 +14,7 @@ from cleaner.inspect.log_digest import stable_end
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.backlog import debts_of
+from cleaner.pool.inspection import digest
 from cleaner.pool.pool import CleanerPool
 from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
@@ -163,7 +164,7 @@ class Compaction:
         Raises:
             CompactionRefused: a log is not compacted, or it is paused and `force` is not set.
         """
-        self._check(logs, force=force)
+        self.check_may_clean(logs, force=force)
         clean_now = self.pool.clean_now
         return self.jobs.begin(
             "now",
@@ -189,7 +190,7 @@ class Compaction:
         Raises:
             CompactionRefused: a log is not compacted.
         """
-        self._check(logs, force=True)
+        self.check_may_clean(logs, force=True)
         return self.jobs.begin(
             "plan", logs, lambda log, on_start: self.pool.dry_run(log, on_start=on_start)
         )
@@ -273,7 +274,7 @@ class Compaction:
         return self.jobs.begin(
             "digest",
             logs,
-            lambda log, on_start: self.pool.digest(log, end_offset, on_start=on_start),
+            lambda log, on_start: self.pool.inspect(log, digest(end_offset), on_start=on_start),
         )
 
     async def tombstones(self, name: str, partition: int | None) -> Json:
@@ -323,7 +324,8 @@ class Compaction:
                     named.append({"topic": topic.name, "partition": number, "since_ms": since_ms})
         return {"everything_since_ms": self.pauses.since_ms(None, None), "named": named}
 
-    def _check(self, logs: list[PartitionLog], *, force: bool) -> None:
+    def check_may_clean(self, logs: list[PartitionLog], *, force: bool) -> None:
+        """Raise CompactionRefused if a log is not compacted, or is paused and `force` is not set."""
         for log in logs:
             try:
                 self.pool.check_may_clean(log, despite_pause=force)
