@@ -36,6 +36,7 @@ from server.config.listeners.addresses import HTTP
 from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
+from server.keys.key_routes import KeyRoutes
 from server.metadata.followers import copies_of
 from server.net.listener import ListenError
 from server.runtime.release import release
@@ -93,6 +94,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         needs_token=not config.http_authenticates,
     )
     ledger = LedgerRoutes(lambda: compaction_of(broker), reads=broker.executors.ledgers)
+    keys = KeyRoutes(lambda: compaction_of(broker), upkeep=broker.executors.upkeep)
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
@@ -112,6 +114,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *leases.routes(),
             *ledger.routes(),
             *erasures.routes(),
+            *keys.routes(),
             *followers.routes(),
             *links.routes(),
             *verify.routes(),

@@ -126,6 +126,27 @@ def digest(
 
 @app.command()
 @with_access
+def keys(
+    target: Target,
+    top: Annotated[int, typer.Option("--top", min=1, max=100, help="List so many hot keys.")] = 10,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="The same as TOPIC-N.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Count the keys of TOPIC[-N]: live and deleted ones, those with most records, and how they grow.
+
+    Needs Read on the topic, because it shows keys. Reads the key sidecars, and completely the segments
+    without one, such as the active one, at the cleaner's pace; changes nothing. Ctrl-C stops it.
+    """
+    from cli.compact.keys import count_keys
+
+    run(lambda: count_keys(url, target, partition, top=top, as_json=as_json))
+
+
+@app.command()
+@with_access
 def history(
     target: OptionalTarget = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many passes.")] = 20,
@@ -166,7 +187,7 @@ def undo(
 @app.command()
 @with_access
 def cancel(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Stop what the cleaner does with TOPIC[-N], or was asked to do: passes, plans, digests.
+    """Stop what the cleaner does with TOPIC[-N], or was asked to do, such as passes and plans.
 
     A pass stops within a chunk and keeps the segments that it has already swapped; nothing else
     changes. After half a minute the cleaner may start again: `pause` keeps it off.

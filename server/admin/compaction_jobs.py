@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass, field
 
 from cleaner.inspect.dry_run import DryRun
+from cleaner.inspect.key_analysis import KeyAnalysis
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
 from cleaner.inspect.policy_preview import PolicyPreview
@@ -32,7 +33,10 @@ _log = logging.getLogger("server.admin.compaction_jobs")
 FINISHED_MAX = 200
 """The number of finished jobs that are kept for clients to read."""
 
-Outcome = PassReport | DryRun | PolicyPreview | KeyHistory | LogDigest
+FINISHED_OF_KIND_MAX = {"keys": 10}
+"""Fewer are kept of kinds with large results."""
+
+Outcome = PassReport | DryRun | PolicyPreview | KeyHistory | LogDigest | KeyAnalysis
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
 """Does the job on one log; it calls the function with the pass when the pass has started."""
 
@@ -124,9 +128,13 @@ class CompactionJobs:
             await asyncio.wait(self._tasks)
 
     def _forget_oldest(self) -> None:
-        finished = [job.id for job in self._jobs.values() if job.is_over]
-        for job_id in finished[: max(len(finished) - FINISHED_MAX, 0)]:
-            del self._jobs[job_id]
+        finished = [job for job in self._jobs.values() if job.is_over]
+        surplus = finished[: max(len(finished) - FINISHED_MAX, 0)]
+        for kind, count in FINISHED_OF_KIND_MAX.items():
+            of_kind = [job for job in finished if job.kind == kind]
+            surplus += of_kind[: max(len(of_kind) - count, 0)]
+        for job in surplus:
+            self._jobs.pop(job.id, None)
 
 
 async def _do(part: Part, log: PartitionLog, work: Work) -> None:

@@ -46,11 +46,12 @@ def job_json(job: Job) -> Json:
         "url": f"/v1/compaction/jobs/{job.id}",
         "is_over": job.is_over,
         "is_done": states <= {"done"},
-        "partitions": Rows(_part_json, job.parts),
+        "partitions": Rows(part_json, job.parts),
     }
 
 
-def _part_json(part: Part) -> Json:
+def part_json(part: Part) -> Json:
+    """Returns a part of a job, with its outcome; counts of keys are shown by their own route."""
     outcome = part.outcome
     return {
         **partition_json(part.topic_partition),

@@ -69,6 +69,8 @@ _OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
     ("POST", "/preview"): DESCRIBE,
     ("POST", "/find-key"): READ,
     ("POST", "/digest"): READ,
+    ("POST", "/keys"): READ,
+    ("GET", "/keys/{job}"): READ,
     ("GET", "/tombstones"): DESCRIBE,
     ("GET", "/explain"): DESCRIBE,
     ("GET", "/undo"): DESCRIBE,

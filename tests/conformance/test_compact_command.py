@@ -175,7 +175,7 @@ def test_the_commands_of_the_readme_work_as_they_stand_there(operator: Operator)
 
 
 def test_every_command_has_its_help(operator: Operator) -> None:
-    names = ["now", "cancel", "plan", "status", "explain", "undo", "pause", "resume"]
+    names = ["now", "cancel", "plan", "status", "explain", "keys", "undo", "pause", "resume"]
     listed = operator.told("--help")
 
     assert all(f" {name} " in listed for name in names)
@@ -251,6 +251,31 @@ def test_digest_says_the_same_before_and_after_a_pass(operator: Operator) -> Non
     assert told[2].split() == ["summed-1", "0", "0", "0", "0" * 32]
     below = operator.told("digest", "summed-0", "--end-offset", "100")
     assert "summed-0 is cleaned up to offset 300" in below
+
+
+def test_keys_are_counted_and_the_hot_ones_named(operator: Operator) -> None:
+    operator.create("counted", 2)
+    operator.produce("counted", 299, 10)
+    operator.produce("counted", 3, 3, partition=1)
+
+    told = operator.told("keys", "counted", "--top", "2").splitlines()
+
+    rows = [line.split() for line in told]
+    assert rows[0] == ["partition", "keys", "live", "deleted", "records", "superseded", "size"]
+    assert [row[:6] for row in rows[1:4]] == [
+        ["counted-0", "10", "10", "0", "299", "289"],
+        ["counted-1", "3", "3", "0", "3", "0"],
+        ["all", "13", "13", "0", "302", "289"],
+    ]
+    assert [row[:3] for row in rows[6:8]] == [["counted-0", "k8", "30"], ["counted-0", "k7", "30"]]
+    assert ["17-32", "10", "299"] in rows
+    assert any(line.startswith("the hottest 1 % (1 key) has 9.9% of the records") for line in told)
+    assert "no forecast: the records since the last pass are less than a day old" in told
+    answer = operator.json("keys", "counted", "--partition", "1")
+    assert [part["keys"]["keys"] for part in answer["partitions"]] == [3]
+    assert {each["key"] for each in answer["total"]["hot_keys"]} == {"k0", "k1", "k2"}
+    assert "has no partition 7" in operator.run("keys", "counted", "--partition", "7").stderr
+    assert "there is no topic nope" in operator.run("keys", "nope").stderr
 
 
 def test_a_pass_is_undone_and_the_topic_is_paused(operator: Operator) -> None:

@@ -200,6 +200,7 @@ async def test_no_bytes_make_the_broker_fail(hasty: SteeredBroker, raw: bytes) -
         (b"GET", b"/v1/compaction/history?limit=" + LONG_NUMBER, None, 400),
         (b"GET", b"/v1/compaction/history?partition=" + LONG_NUMBER, None, 400),
         (b"POST", b"/v1/compaction/topics/orders/digest?end_offset=" + LONG_NUMBER, None, 400),
+        (b"POST", b"/v1/compaction/topics/orders/keys?top=" + LONG_NUMBER, None, 400),
         (b"POST", b"/v1/compaction/topics/orders/partitions/" + LONG_NUMBER + b"/now", None, 404),
         (b"GET", b"/v1/compaction", (b"Origin", b"http://["), 403),
         (b"POST", LEASE, (b"Authorization", b"Bearer \xff"), 401),

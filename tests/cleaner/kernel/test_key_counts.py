@@ -47,8 +47,10 @@ def block_of(
     return head + special + body + bytes(8)
 
 
-def counts_over(memory_bytes: int = PLENTY, **bounds: int) -> KeyCounts:
-    return KeyCounts(memory_bytes, **{"start_offset": 0, "end_offset": FOREVER, **bounds})
+def counts_over(
+    memory_bytes: int = PLENTY, *, start_offset: int = 0, end_offset: int = FOREVER
+) -> KeyCounts:
+    return KeyCounts(memory_bytes, start_offset=start_offset, end_offset=end_offset)
 
 
 def test_a_slot_has_forty_bytes() -> None:
@@ -206,3 +208,22 @@ def test_what_is_not_possible_is_refused() -> None:
         )
     with pytest.raises(KeysDiffer):
         counts.count(block_of([(1, 0, 1, False)])[:-1], base_offset=0)
+
+
+def test_damaged_blocks_are_refused_or_counted_within_the_table() -> None:
+    random = Random(1)
+    rows = [(0, 3, 7, 1, 1), (4, 4, 7, 3, 3), (5, 9, 8, 1, 1)]
+    block = block_of([(offset, offset, offset, False) for offset in range(12)], rows)
+    for _ in range(500):
+        damaged = bytearray(block)
+        for _ in range(random.randint(1, 4)):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        counts = KeyCounts(
+            20 * SLOT_BYTES, start_offset=0, end_offset=20, left_out=[(7, 0, 4, True)]
+        )
+        try:
+            counts.count(bytes(damaged), base_offset=random.choice([0, 5, (1 << 63) - 1]))
+        except KeysDiffer:
+            continue
+        assert counts.size <= counts.capacity
+        assert counts.tally().keys == len(counts.hottest(100)) == counts.size

@@ -1,0 +1,1 @@
+"""Counts of keys on request: the routes, and their answers."""
