@@ -105,6 +105,8 @@ class SegmentIndex:
         numbers: Any = entries
         for at in range(0, len(entries), 4):
             last_offset, position, timestamp, timestamp_offset = numbers[at : at + 4]
+            # Batches without any timestamp have -1 in place of the offset.
+            timestamp_offset = max(timestamp_offset, base_offset)
             self.add(last_offset - base_offset, position, timestamp, timestamp_offset - base_offset)
 
     def entry_at_or_before(self, relative_offset: RelativeOffset) -> Entry | None:

@@ -84,6 +84,16 @@ def test_entries_of_the_kernel_are_taken_as_they_come() -> None:
     assert index.time_file() == struct.pack(">qiqi", 5, 4, 9, 20)
 
 
+@pytest.mark.parametrize("base_offset", [0, 100, 1 << 40])
+def test_an_entry_of_the_kernel_without_any_timestamp_lies_within_its_segment(
+    base_offset: int,
+) -> None:
+    index = SegmentIndex()
+    index.add_quadruples(memoryview(array("q", [base_offset + 9, 61, -1, -1])), Offset(base_offset))
+    files = index.offset_file(), index.time_file()
+    assert SegmentIndex.from_files(*files, size=100, span=10).last_timestamp == -1
+
+
 @pytest.mark.parametrize(
     ("offsets", "times"),
     [
