@@ -250,9 +250,10 @@ def count_keys(
 ) -> bool:
     """Count those entries of a block below `end_offset` whose keys the map has, and put them into cells.
 
-    The records of aborted transactions are skipped, as by `map_keys`.
-
     Returns whether the cells fit.
+
+    Args:
+        transactions: entries in batches that are aborted or undecided are skipped.
 
     Raises:
         KeysDiffer, ValueError: as `map_keys`.

@@ -158,6 +158,7 @@ def map_log(
                 history,
                 base_offset=indexed.base_offset,
                 end_offset=start_offset,
+                transactions=transactions,
             )
         elif indexed.strategy.has_versions:
             raise_keys(
