@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Self
 
+from cleaner.pacing.settings import CleanerSettings
 from cleaner.rules.hold import NO_HOLD, Hold
 from cleaner.rules.pick import NOTHING
 from protocol.records.record_batch import Codec, Record, build_batch
@@ -76,7 +77,7 @@ class VersionedHistory:
     def __init__(self, seed: int, ranking: Ranking, *, map_slots: int = 1000) -> None:
         self.random = Random(f"{seed} {ranking.value}")
         self.strategy = strategy_by(ranking)
-        self.log = CompactedLog(self.config(), replace(SETTINGS, dedupe_buffer_size=32 * map_slots))
+        self.log = self.new_log(replace(SETTINGS, dedupe_buffer_size=32 * map_slots))
         self.sent: dict[bytes, list[Sent]] = defaultdict(list)
         self.open: dict[int, list[tuple[bytes, Sent]]] = {}
         """The records of each producer's open transaction."""
@@ -86,6 +87,9 @@ class VersionedHistory:
         """The delete horizons of tombstones that were seen in the log, by offset."""
         self.has_resurrected = False
         """Whether a record has come back that was appended after its tombstone's horizon."""
+
+    def new_log(self, settings: CleanerSettings) -> CompactedLog:
+        return CompactedLog(self.config(), settings)
 
     def config(self) -> LogConfig:
         return replace(
