@@ -58,7 +58,7 @@ class NumberedRecords:
 
     def keys_of(self, offsets: Offsets) -> Offsets:
         """Returns the number of each record's key."""
-        mixed = self._mixed(offsets)
+        mixed = self.mixed(offsets)
         keys = mixed % np.uint64(self.keys_count)
         is_hot = (mixed >> np.uint64(40)) & np.uint64(1) == 1
         return np.where(is_hot, keys % np.uint64(max(self.keys_count // 100, 1)), keys).astype(
@@ -67,10 +67,10 @@ class NumberedRecords:
 
     def are_tombstones(self, offsets: Offsets) -> NDArray[np.bool_]:
         """Returns which records are tombstones: every second one of a mortal key."""
-        falls = (self._mixed(offsets) >> np.uint64(50)) & np.uint64(1) == 1
+        falls = (self.mixed(offsets) >> np.uint64(50)) & np.uint64(1) == 1
         return np.array(falls & is_mortal(self.keys_of(offsets)), np.bool_)
 
-    def _mixed(self, offsets: Offsets) -> NDArray[np.uint64]:
+    def mixed(self, offsets: Offsets) -> NDArray[np.uint64]:
         """Returns Steele, Lea and Flood's splitmix64."""
         x = (offsets.astype(np.uint64) + np.uint64(self.seed)) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -124,22 +124,30 @@ class NumberedRecords:
         value_size = _varints(np.where(is_there, VALUE_BYTES, -1))
         value = self._values(offsets), np.repeat(is_there[:, None], VALUE_BYTES, axis=1)
         body = [
-            _constant(len(offsets), b"\0"),
+            constant(len(offsets), b"\0"),
             timestamps,
             deltas,
-            _constant(len(offsets), bytes([KEY_BYTES * 2]) + KEY_MARK),
-            _whole(_digits(self.keys_of(offsets))),
+            *self.key_columns(offsets),
             value_size,
             value,
-            _constant(len(offsets), b"\0"),
+            *self.header_columns(offsets),
         ]
         sizes = sum(mask.sum(axis=1) for _, mask in body)
         columns = [_varints(np.asarray(sizes, np.int64)), *body]
         rows = np.concatenate([rows for rows, _ in columns], axis=1)
         return bytes(rows[np.concatenate([mask for _, mask in columns], axis=1)])
 
+    def key_columns(self, offsets: Offsets) -> list[Columns]:
+        """Returns the keys with their sizes."""
+        mark = constant(len(offsets), bytes([KEY_BYTES * 2]) + KEY_MARK)
+        return [mark, whole(_digits(self.keys_of(offsets)))]
+
+    def header_columns(self, offsets: Offsets) -> list[Columns]:
+        """Returns the headers with their number."""
+        return [constant(len(offsets), b"\0")]
+
     def _values(self, offsets: Offsets) -> Bytes:
-        mixed = self._mixed(offsets)
+        mixed = self.mixed(offsets)
         raw = np.stack([mixed, mixed ^ offsets.astype(np.uint64)], axis=1).view(np.uint8)
         digits = np.stack([HEX[raw >> 4], HEX[raw & 15]], axis=2).reshape(len(offsets), -1)
         return np.concatenate([digits, np.tile(FILLER, (len(offsets), 1))], axis=1)
@@ -187,11 +195,11 @@ def _digits(numbers: Offsets) -> Bytes:
     return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
 
 
-def _constant(count: int, data: bytes) -> Columns:
-    return _whole(np.tile(np.frombuffer(data, np.uint8), (count, 1)))
+def constant(count: int, data: bytes) -> Columns:
+    return whole(np.tile(np.frombuffer(data, np.uint8), (count, 1)))
 
 
-def _whole(rows: Bytes) -> Columns:
+def whole(rows: Bytes) -> Columns:
     return rows, np.ones(rows.shape, np.bool_)
 
 

@@ -28,6 +28,7 @@ from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from storage.files.paths import parse_segment_file
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
+from storage.undo.undo_file import EndReason
 from tests.harness.compacted_log import CompactedLog, identity
 from tests.harness.expiring_history import BY_HEADER, ExpiringHistory
 from tests.harness.log_builder import KeyValue, batch_of, valid
@@ -73,6 +74,8 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
         self.counted: list[tuple[bytes, Sent]] = []
         """Records in the order in which they began to count."""
         self._known: set[int] = set()
+        self._begun: list[Before] = []
+        """What was before each pass since the last crash in one."""
         self.there: dict[int, Record] = {}
         """The records at the last look, by offset."""
         self.written: dict[int, Record] = {}
@@ -80,6 +83,7 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
         self.has_run = False
         """Whether a pass has run, or was undone, since the last look."""
         self.damages = 0
+        self._is_damaged = False
         super().__init__(seed, map_slots=map_slots)
 
     def new_log(self, settings: CleanerSettings) -> CompactedLog:
@@ -107,6 +111,17 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
         self.undo_ms = self.random.choice([0, 2_000, 30_000, 30_000])
         self.undo_bytes = self.random.choice([2_000, 1 << 30, 1 << 30])
         self.log.log.update_config(self.config())
+
+    def crash_in_a_pass(self) -> None:
+        self._begun.clear()
+        super().crash_in_a_pass()
+        unknown = {each.number for each in self.log.log.passes_kept} - self.before.keys()
+        if unknown and len(self._begun) > 1:
+            # Damage has let the cleaner begin again, and nobody knows which of the passes it is.
+            self.log.log.drop_passes_kept(EndReason.DISK)
+        elif unknown:
+            # It was kept at the crash, and would have ended with a later swap.
+            (self.before[min(unknown)],) = self._begun
 
     def end_kept_passes(self) -> None:
         log = self.log.log
@@ -204,7 +219,12 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
 
     def digest(self) -> int:
         """Returns the digest, which nobody can compute of a log with damage."""
-        return 0 if self.watched.spoiled else super().digest()
+        return 0 if self._is_damaged else super().digest()
+
+    def clean(self) -> None:
+        # What is damaged may be kept for an undo only, and go with the pass.
+        self._is_damaged = bool(self.watched.spoiled)
+        super().clean()
 
     def clean_all_that_is_due(self) -> None:
         if self.watched.spoiled:
@@ -240,6 +260,7 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
                 horizons=dict(self.horizons),
                 kept={each.number for each in log.passes_kept},
             )
+            self._begun.append(self._at_begin)
 
     def pass_ends(self) -> None:
         self.has_run = True
