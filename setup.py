@@ -28,6 +28,7 @@ MODULES = (
     "cleaner.kernel.key_proof",
     "cleaner.kernel.key_counts",
     "cleaner.kernel.expired_keys",
+    "cleaner.kernel.key_sketch",
     "cleaner.kernel.row_hashes",
     "cleaner.kernel.live_records",
     "cleaner.kernel.log_comparison",

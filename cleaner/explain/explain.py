@@ -49,6 +49,8 @@ THROTTLED_SHARE = 0.1
 def explain(situation: Situation) -> Explanation:
     """Returns why a log is not being compacted, or that it is."""
     running = situation.pool.running_over(situation.topic_partition)
+    if running is not None and running.task is Task.INDEX:
+        running = None  # It gives way to a pass.
     findings = tuple(_findings(situation, running))
     is_running = running is not None and running.task in CLEANS
     is_eligible = situation.assessment.reason is not None

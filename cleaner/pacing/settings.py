@@ -70,6 +70,8 @@ class CleanerSettings:
     """The longest time that a partition stays in quarantine before a retry."""
     is_by_benefit: bool = False
     """log.cleaner.order: whether logs are served by the bytes freed per byte of I/O."""
+    indexes_ahead: bool = False
+    """log.cleaner.index.ahead.enable: whether key sidecars are made, and keys counted, before a pass."""
     ledger_digest: str = XXH3
     """log.cleaner.ledger.digest: how certificates digest the contents of segments."""
     stalled_ms: int = 300_000

@@ -16,6 +16,7 @@ from cleaner.expiry.sweep import SweepPlan
 from cleaner.inspect.policy_preview import as_configured
 from cleaner.pacing.clock import Clock, HorizonClock
 from cleaner.pool.expiries import Expiries
+from cleaner.pool.key_counts import KeyCounts
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
 from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
@@ -68,6 +69,7 @@ class Lookout:
         "_hold_of",
         "_horizon_clock",
         "_remainders",
+        "counts",
         "expiries",
         "is_by_benefit",
         "short_of_space",
@@ -80,6 +82,8 @@ class Lookout:
         self._horizon_clock = HorizonClock(clock)
         self.expiries = Expiries(clock)
         """What it knows about values that expire."""
+        self.counts = KeyCounts(clock)
+        """What it knows about the keys of logs."""
         # State.
         self._remainders: dict[TopicPartition, tuple[int, Remainder]] = {}
         """Each with the log's `rewrites`: an undo, a truncation or a resync brings records back that the
@@ -136,6 +140,9 @@ class Lookout:
                 log.roll(look.now_ms)
             assessment = self._assess(sketch(log), log, look)
         look.consider(assessment)
+        if self.counts.is_on:
+            has_space = log.identity.directory_id not in self.short_of_space
+            self.counts.look_at(log, assessment, look, may_run=may_run and has_space)
         if assessment.reason is None:
             self._eligible_since.pop(log.topic_partition, None)
             return
@@ -163,13 +170,16 @@ class Lookout:
             deadline_ms = min(assessment.deadline_ms, assessment.spared_due_ms or LONG_MAX)
             late_ms = now_ms - deadline_ms if deadline_ms <= now_ms else waited_ms
             waited_ms = max(waited_ms, late_ms)
+        reclaimable = self.counts.estimate(log)
+        last_gain = self._gains.get(partition, 1.0)
         return Candidate(
             topic_partition=partition,
             assessment=assessment,
             waited_ms=waited_ms,
             late_ms=late_ms,
             is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
-            gain=self._gains.get(partition, 1.0),
+            gain=last_gain if reclaimable is None else reclaimable.gain,
+            reclaimable=reclaimable,
             head_start=HEAD_STARTS[log.config.compaction_priority],
             is_by_benefit=self.is_by_benefit,
         )
@@ -248,6 +258,7 @@ class Lookout:
         """Learn from a completed pass; if its log is still eligible, its waiting time starts again."""
         partition = plan.view.topic_partition
         self._eligible_since.pop(partition, None)
+        self.counts.forget(partition)
         self._remainders[partition] = log.rewrites, remainder_of(plan, report)
         dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
         if dirty_bytes > 0:
@@ -284,6 +295,7 @@ class Lookout:
             for partition in [each for each in known if each not in present]:
                 del known[partition]
         self.expiries.forget_all_but(present)
+        self.counts.forget_all_but(present)
 
 
 def stable_offset(log: PartitionLog) -> Offset:

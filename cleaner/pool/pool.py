@@ -38,6 +38,7 @@ from cleaner.pacing.throttle import Throttle
 from cleaner.passes.certificate import Ledger
 from cleaner.passes.clean import PlanOutdated
 from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.pool.index_ahead import IndexAhead
 from cleaner.pool.inspection import Inspection
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
@@ -53,6 +54,7 @@ from cleaner.rules.hold import HoldOf, no_hold
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason, Remainder
 from cleaner.rules.policy_change import policy_change
+from cleaner.rules.reclaimable import Reclaimable
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
@@ -83,7 +85,7 @@ class CleanerPool:
     """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_append", "_clock", "_ends", "_has_swept", "_hold_of", "_logs", "_longest_wait_ms",
+        "_ahead", "_append", "_clock", "_ends", "_has_swept", "_hold_of", "_logs", "_longest_wait_ms",
         "_lookout", "_paused", "_picking",
         "_probe",
         "_rehearsing", "_runner", "_watchdog", "_workers",
@@ -119,7 +121,14 @@ class CleanerPool:
         self._watchdog = Watchdog(self._runner, probe)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock, hold_of)
-        self._lookout.is_by_benefit = settings.is_by_benefit
+        self._apply(settings)
+        self._ahead = IndexAhead(
+            self._runner,
+            self._lookout.counts,
+            clock=clock,
+            may_run=self._may_run,
+            wake=self._workers.wake,
+        )
         self._hold_of = hold_of
         self._append = append
         self._picking = asyncio.Lock()
@@ -144,6 +153,7 @@ class CleanerPool:
         """Stop every pass within a chunk, wait until they have ended, and start no more."""
         self._runner.request_stop()
         await self._workers.until_ended()
+        await self._ahead.give_way()
         await self._runner.drain()
         self._watchdog.stop()
 
@@ -153,10 +163,14 @@ class CleanerPool:
         Fewer threads do not stop a pass; surplus workers end once they have no pass to run.
         """
         self._runner.configure(settings)
-        self._lookout.is_by_benefit = settings.is_by_benefit
+        self._apply(settings)
         if self._workers.have_started:
             self._workers.start()
         self._workers.wake()
+
+    def _apply(self, settings: CleanerSettings) -> None:
+        self._lookout.is_by_benefit = settings.is_by_benefit
+        self._lookout.counts.is_on = settings.indexes_ahead and settings.keeps_key_sidecars
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Limit reads and writes together to the rate that the latency guard allows."""
@@ -421,8 +435,10 @@ class CleanerPool:
     ) -> T:
         """Wait for the log and for a thread, then call `begin` and `run`."""
         while True:
+            await self._ahead.give_way()
             await self._runner.until_idle(log.topic_partition)
             async with self._runner.slots:
+                await self._ahead.give_way()
                 if log.topic_partition not in self._runner.running:
                     plan, running = begin()
                     on_start(running)
@@ -482,6 +498,7 @@ class CleanerPool:
             stalled_ms=self._runner.settings.stalled_ms,
             is_lifted=self._runner.throttle.is_lifted,
             expiries=self._lookout.expiries.all_facts(),
+            reclaimable=self._lookout.counts.estimates(),
         )
 
     def assess(self, log: PartitionLog) -> Assessment:
@@ -491,6 +508,15 @@ class CleanerPool:
     def expiry_of(self, log: PartitionLog) -> ExpiryFacts | None:
         """Returns what is known of when a log's values expire; None if they do not."""
         return self._lookout.expiries.facts(log) if log.config.expires_values else None
+
+    @any_thread
+    def reclaimable_of(self, log: PartitionLog) -> Reclaimable | None:
+        """Returns how much a pass over a log would free; None if its keys were not counted."""
+        return self._lookout.counts.estimate(log)
+
+    async def make_way(self) -> None:
+        """Let no log be claimed for the counting of its keys when this returns."""
+        await self._ahead.give_way()
 
     @any_thread
     def remainder_above_fences(self, log: PartitionLog) -> Remainder | None:
@@ -539,6 +565,10 @@ class CleanerPool:
         self._probe.picked(look)
         self._longest_wait_ms = look.longest_wait_ms
         next_look_at = self._next_moment(look)
+        if look.best is None and look.sweep is None:
+            self._ahead.begin(look.to_count)
+        else:
+            await self._ahead.give_way()
         plan = None
         if look.best is not None and self._may_run(look.best):
             plan = self._lookout.plan(look.best)
@@ -559,8 +589,9 @@ class CleanerPool:
 
     def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
+        running = self._runner.running.get(partition)
         return (
-            partition not in self._runner.running
+            (running is None or running.task is Task.INDEX)
             and not _is_paused(self._paused, log)
             and not self._ends.is_resting(partition)
         )

@@ -60,6 +60,9 @@ READ_TRIES = 5
 
 NO_LEDGERS: Mapping[str, Ledger] = MappingProxyType({})
 
+BY_THEMSELVES = (Task.CLEAN, Task.EXPIRE, Task.INDEX)
+"""The tasks that the pool begins without a request."""
+
 BROKER_STOPS = "the broker is stopping"
 CANCELLED = "it was cancelled"
 
@@ -225,7 +228,7 @@ class Runner:
         self._topic_budgets.keep(task.log for task in self.tasks)
         now_ms = self._clock.now_ms()
         for task in self._running.values():
-            if task.task in (Task.CLEAN, Task.EXPIRE) and is_out_of_window(
+            if task.task in BY_THEMSELVES and is_out_of_window(
                 task.reason, task.log.config, now_ms
             ):
                 task.halt("its window has ended")
@@ -311,7 +314,7 @@ class Runner:
         mover_for = self._mover_of(running.log, plan, is_rehearsal=False)
 
         def work() -> PassReport:
-            meter = self._meter(running, plan.view.generation, PassMeter)
+            meter = self.meter(running, plan.view.generation, PassMeter)
             return clean(
                 running.log.cleaning,
                 plan,
@@ -331,7 +334,7 @@ class Runner:
         settings, monotonic = self.settings, self._clock.monotonic
 
         def work() -> PassReport:
-            meter = self._meter(running, plan.view.generation, PassMeter)
+            meter = self.meter(running, plan.view.generation, PassMeter)
             log = running.log
             return commit(
                 log,
@@ -356,7 +359,7 @@ class Runner:
         mover_for = self._mover_of(running.log, plan, is_rehearsal=True)
 
         def work() -> DryRun:
-            meter = self._meter(running, plan.view.generation, DryMeter)
+            meter = self.meter(running, plan.view.generation, DryMeter)
             return dry_run(
                 running.log,
                 plan,
@@ -379,20 +382,22 @@ class Runner:
         began = clock.monotonic()
 
         def begin() -> Sweep:
-            meter = self._meter(running, plan.view.generation, PassMeter)
+            meter = self.meter(running, plan.view.generation, PassMeter)
             return Sweep(running.log, plan, settings, meter=meter, now_ms=clock.now_ms)
 
-        sweep = await self._in_thread(running, begin)
-        while await self._in_thread(running, sweep.next_round):
+        sweep = await self.in_thread(running, begin)
+        while await self.in_thread(running, sweep.next_round):
             tries = 0
-            while await self._in_thread(running, sweep.prepare):
+            while await self.in_thread(running, sweep.prepare):
                 tries = 0 if sweep.append(append) else tries + 1
                 if tries == TRIES_MAX:
                     sweep.give_up()
                     break
         return sweep.report(clock.monotonic() - began)
 
-    async def _in_thread(self, running: RunningPass, work: Callable[[], T]) -> T:
+    async def in_thread(self, running: RunningPass, work: Callable[[], T]) -> T:
+        """Returns the result of one step of a task, executed in a thread. Raises what it raises."""
+
         def traced() -> T:
             running.thread_id = threading.get_ident()
             return work()
@@ -422,7 +427,7 @@ class Runner:
         now_ms = self._clock.now_ms()
 
         def work() -> KeyHistory:
-            meter = self._meter(running, view.generation, PassMeter)
+            meter = self.meter(running, view.generation, PassMeter)
             return find_key(view, key, settings, meter=meter, now_ms=now_ms, hold=hold)
 
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
@@ -448,7 +453,7 @@ class Runner:
             view, settings = log.cleaning_view(as_if_rolled=True), self.settings
 
             def work() -> KeyTraces:
-                meter = self._meter(running, view.generation, PassMeter)
+                meter = self.meter(running, view.generation, PassMeter)
                 before(view)
                 return trace_keys(
                     view,
@@ -477,7 +482,7 @@ class Runner:
         now_ms = self._clock.now_ms()
 
         def work() -> T:
-            meter = self._meter(running, view.generation, PassMeter)
+            meter = self.meter(running, view.generation, PassMeter)
             with closing(scratch_files(running.log)) as scratch:
                 looked_at = rehearsed_view(view, scratch)
                 return inspection.run(looked_at, settings, meter, now_ms)
@@ -511,7 +516,7 @@ class Runner:
         )
 
     @any_thread
-    def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
+    def meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
         """Returns the meter of a task; call it in the task's thread. Raises `CleaningAborted`."""
         running.thread_id = threading.get_ident()
         running.progress.start()

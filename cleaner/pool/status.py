@@ -12,6 +12,7 @@ from cleaner.pacing.quarantine import Quarantined
 from cleaner.pacing.throttle import IoRates
 from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.fence import Fence
+from cleaner.rules.reclaimable import Reclaimable
 from cleaner.rules.report import PassReport
 from storage.formats.topic_partition import TopicPartition
 
@@ -29,6 +30,8 @@ class Task(enum.Enum):
     """Its keys are counted."""
     EXPIRE = "expire"
     """It is swept for expired values."""
+    INDEX = "index"
+    """Its keys are counted, and its key sidecars made, while nothing else is to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,8 @@ class PoolStatus:
     """Whether all budgets are lifted because a disk is nearly full."""
     expiries: Mapping[TopicPartition, ExpiryFacts] = field(default_factory=dict)
     """The logs that were swept for expired values since the start."""
+    reclaimable: Mapping[TopicPartition, Reclaimable] = field(default_factory=dict)
+    """What passes over the logs would free whose keys were counted."""
 
     def running_over(self, partition: TopicPartition) -> RunningStatus | None:
         """Returns the task that runs over a partition, if any."""

@@ -12,7 +12,9 @@ from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from storage.threads import any_thread
 
-_WINDOWED_NAMES = frozenset(reason.name for reason in (*WINDOWED, Reason.EXPIRY_DUE))
+_WINDOWED_NAMES = frozenset(
+    reason.name for reason in (*WINDOWED, Reason.EXPIRY_DUE, Reason.INDEX_AHEAD)
+)
 
 
 def is_out_of_window(reason: str, config: LogConfig, now_ms: int) -> bool:

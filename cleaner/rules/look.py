@@ -10,6 +10,9 @@ from storage.formats.config_property import LONG_MAX
 from storage.log.log import PartitionLog
 from storage.threads import loop_thread
 
+COUNTS_PER_LOOK = 100
+"""So many logs are remembered whose keys should be counted."""
+
 
 @loop_thread
 class Look:
@@ -17,7 +20,7 @@ class Look:
 
     __slots__ = (
         "_best", "_latest", "_swept_since", "horizon_now_ms", "longest_wait_ms", "now_ms", "sweep",
-        "wake_ms",
+        "to_count", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
@@ -36,6 +39,9 @@ class Look:
         self.sweep: PartitionLog | None = None
         """The log that has waited longest for a sweep for expired values."""
         self._swept_since = math.inf
+
+        self.to_count: list[PartitionLog] = []
+        """Logs whose keys should be counted, in the order in which they were found."""
 
         self.longest_wait_ms = 0
         """How long a log has waited at most that was offered."""
@@ -66,3 +72,8 @@ class Look:
         """Offer a log for a sweep that it waits for since a moment, in monotonic seconds."""
         if since < self._swept_since:
             self.sweep, self._swept_since = log, since
+
+    def offer_count(self, log: PartitionLog) -> None:
+        """Offer a log whose keys should be counted."""
+        if len(self.to_count) < COUNTS_PER_LOOK:
+            self.to_count.append(log)

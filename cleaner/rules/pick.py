@@ -115,6 +115,8 @@ class Reason(enum.Enum):
     """Older values of keys may have to go: by the clock, or because the settings changed."""
     EXPIRY_DUE = 5
     """Values may have expired: a sweep looks for them, which is no pass (`cleaner/expiry/sweep.py`)."""
+    INDEX_AHEAD = 6
+    """Its keys are counted while no log is eligible: no pass (`cleaner/passes/index_ahead.py`)."""
 
 
 class Blocker(enum.Enum):

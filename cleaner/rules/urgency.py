@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cleaner.rules.pick import Assessment
+from cleaner.rules.reclaimable import Reclaimable
 from storage.formats.topic_partition import TopicPartition
 
 AGEING_MS = 600_000
@@ -69,7 +70,9 @@ class Candidate:
     is_disk_nearly_full: bool = False
     """Whether the disk of its log directory is nearly full."""
     gain: float = 1.0
-    """The expected share of its dirty bytes that a pass frees, 0 to 1."""
+    """The expected share of its dirty bytes that a pass frees, 0 to 1: measured, or the last pass's."""
+    reclaimable: Reclaimable | None = None
+    """What was measured; None if its keys were not counted."""
     head_start: int = 0
     """By its topic's priority."""
     is_by_benefit: bool = False

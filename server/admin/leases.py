@@ -115,6 +115,7 @@ class CleaningLeases:
             LogBusy, ValueError, CleaningPaused, CleaningAborted: as `CleanerPool.lease`.
             StorageError: the folder cannot be created.
         """
+        await self._pool.make_way()
         plan, running = self._pool.lease(log)
         lease = Lease(log, plan, running, _remote_plan(plan, log, self._decompressed_bytes_max))
         self._leases[lease.id] = lease

@@ -132,6 +132,14 @@ class CleanerConfig:
         " topic, 24 bytes for each record, so that the next pass reads only the segments that it"
         " rewrites. Specific to Kompakt.",
     )
+    log_cleaner_index_ahead_enable: bool = prop(
+        "log.cleaner.index.ahead.enable",
+        BOOLEAN,
+        default=True,
+        doc="Whether the cleaner, while no log needs a pass, stores the hashes of the keys beside sealed"
+        " segments before a pass needs them (log.cleaner.key.sidecar.enable), and counts the keys, so"
+        " that it is known how many bytes a pass would free. Specific to Kompakt.",
+    )
     log_cleaner_remote_enable: bool = prop(
         "log.cleaner.remote.enable",
         BOOLEAN,
@@ -165,8 +173,9 @@ class CleanerConfig:
         default="dirty-ratio",
         choices=("dirty-ratio", "benefit"),
         doc="Which of the logs that wait alike is compacted first: the one with the highest dirty ratio,"
-        " as in Kafka, or the one that frees most bytes per byte of I/O, expected from what its last"
-        " pass freed. Waiting, deadlines and compaction.priority count in both. Specific to Kompakt.",
+        " as in Kafka, or the one that frees most bytes per byte of I/O: measured, where"
+        " log.cleaner.index.ahead.enable allows it, or else expected from what its last pass freed."
+        " Waiting, deadlines and compaction.priority count in both. Specific to Kompakt.",
     )
     log_cleaner_latency_guard_deadline_ms: int = prop(
         "log.cleaner.latency.guard.deadline.ms",
@@ -247,6 +256,7 @@ class CleanerConfig:
             keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
             is_by_benefit=self.log_cleaner_order == "benefit",
+            indexes_ahead=self.log_cleaner_index_ahead_enable,
             ledger_digest=self.log_cleaner_ledger_digest,
             stalled_ms=self.log_cleaner_stalled_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
