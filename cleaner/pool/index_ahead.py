@@ -107,7 +107,7 @@ class IndexAhead:
     async def _count(self, log: PartitionLog) -> None:
         plan = self._counts.plan(log)
         if plan is None:
-            return
+            return  # It was switched off, or the log has changed since the look.
         running = self._running = self._runner.claim(log, Task.INDEX, Reason.INDEX_AHEAD)
         began, counting = self._clock.monotonic(), KeyCounting(plan)
         try:

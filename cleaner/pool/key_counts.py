@@ -66,6 +66,12 @@ class KeyCounts:
         """Whether logs are counted."""
         self._known: dict[TopicPartition, _Known] = {}
 
+    def switch(self, *, is_on: bool) -> None:
+        """Count logs from now on, or forget them all."""
+        self.is_on = is_on
+        if not is_on:
+            self._known.clear()
+
     def look_at(
         self, log: PartitionLog, assessment: Assessment, look: Look, *, may_run: bool
     ) -> None:
@@ -82,7 +88,7 @@ class KeyCounts:
         """Returns what is known of a log, in accordance with its segments of now."""
         partition, bounds, segments = log.topic_partition, assessment.bounds, log.segments
         known = self._known.get(partition)
-        if not self.is_on or not has_meaning(log.config, assessment):
+        if not has_meaning(log.config, assessment):
             self._known.pop(partition, None)
             return None
         if known is None or known.log is not log or known.rewrites != log.rewrites:

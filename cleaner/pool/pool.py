@@ -170,7 +170,8 @@ class CleanerPool:
 
     def _apply(self, settings: CleanerSettings) -> None:
         self._lookout.is_by_benefit = settings.is_by_benefit
-        self._lookout.counts.is_on = settings.indexes_ahead and settings.keeps_key_sidecars
+        is_on = settings.indexes_ahead and settings.keeps_key_sidecars
+        self._lookout.counts.switch(is_on=is_on)
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Limit reads and writes together to the rate that the latency guard allows."""
