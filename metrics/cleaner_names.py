@@ -28,6 +28,29 @@ DIRTY_RATIO = Metric.gauge(
 TOPIC_DIRTY_RATIO = Metric.gauge(
     "kompakt_topic_dirty_ratio_max", "Dirty ratio of a topic's dirtiest partition.", "topic"
 )
+RECLAIMABLE = Metric.gauge(
+    "kompakt_log_reclaimable_bytes",
+    "Bytes that a pass would free by dropping superseded records, measured by counting keys; absent"
+    " until they were counted.",
+    "topic",
+    "partition",
+)
+TOPIC_RECLAIMABLE = Metric.gauge(
+    "kompakt_topic_reclaimable_bytes",
+    "Bytes that passes would free in the counted partitions of a topic.",
+    "topic",
+)
+RECLAIMABLE_ERROR = Metric.gauge(
+    "kompakt_log_reclaimable_error_bytes",
+    "Standard error of kompakt_log_reclaimable_bytes.",
+    "topic",
+    "partition",
+)
+TOPIC_RECLAIMABLE_ERROR = Metric.gauge(
+    "kompakt_topic_reclaimable_error_bytes",
+    "Standard error of kompakt_topic_reclaimable_bytes.",
+    "topic",
+)
 OFFSET_LAG = Metric.gauge(
     "kompakt_log_clean_offset_lag",
     "Offsets between the clean offset and the log's end.",

@@ -50,6 +50,10 @@ class PartitionFacts:
     """None if the topic is not compacted."""
     overdue_ms: int = 0
     """The time by which its oldest dirty record has outlived max.compaction.lag.ms."""
+    reclaimable_bytes: int | None = None
+    """The bytes that a pass would free; None if its keys were not counted."""
+    reclaimable_error_bytes: int | None = None
+    """The standard error of that."""
     kept_bytes: int = 0
     """The bytes of replaced segments that are kept for undos of passes."""
     is_internal: bool = False

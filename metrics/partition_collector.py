@@ -12,6 +12,7 @@ one group has 49 of `__consumer_offsets`, and their values, all 0, were half of 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,18 @@ COLUMNS = (
         cleaner_names.TOPIC_DIRTY_RATIO,
         max,
         lambda each: each.backlog.dirty_ratio,
+    ),
+    Column(
+        cleaner_names.RECLAIMABLE,
+        cleaner_names.TOPIC_RECLAIMABLE,
+        sum,
+        lambda each: each.facts.reclaimable_bytes,
+    ),
+    Column(
+        cleaner_names.RECLAIMABLE_ERROR,
+        cleaner_names.TOPIC_RECLAIMABLE_ERROR,
+        lambda errors: math.hypot(*errors),
+        lambda each: each.facts.reclaimable_error_bytes,
     ),
     Column(
         cleaner_names.OFFSET_LAG,

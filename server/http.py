@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.pool.backlog import Backlog, Backlogs
 from cleaner.pool.lookout import stable_offset
+from cleaner.rules.reclaimable import Reclaimable
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
@@ -304,11 +305,16 @@ def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFac
         if number % LOGS_PER_YIELD == 0:
             # Releases the GIL, so that the event loop can run.
             time.sleep(0)
-        yield _facts_of(log, backlog, now_ms, paths[log.identity.directory_id])
+        reclaimable = None if compaction is None else compaction.pool.reclaimable_of(log)
+        yield _facts_of(log, backlog, reclaimable, now_ms, paths[log.identity.directory_id])
 
 
 def _facts_of(
-    log: PartitionLog, backlog: Backlog | None, now_ms: int, log_directory: str
+    log: PartitionLog,
+    backlog: Backlog | None,
+    reclaimable: Reclaimable | None,
+    now_ms: int,
+    log_directory: str,
 ) -> PartitionFacts:
     segments = log.segments
     return PartitionFacts(
@@ -326,5 +332,7 @@ def _facts_of(
         clean_offset=None if backlog is None else log.clean_offset,
         backlog=backlog,
         overdue_ms=0 if backlog is None else backlog.overdue_ms(now_ms),
+        reclaimable_bytes=None if reclaimable is None else reclaimable.bytes,
+        reclaimable_error_bytes=None if reclaimable is None else reclaimable.bytes_error,
         kept_bytes=log.kept_bytes,
     )

@@ -20,6 +20,7 @@ records, records without a key. docs/design/reclaimable.md says what the estimat
 
 from __future__ import annotations
 
+import math
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -247,3 +248,8 @@ def estimate(
         counted_bytes=clean.rows.size + dirty.rows.size - in_both,
         dirty_bytes=dirty.rows.size,
     )
+
+
+def total_error(errors: Iterable[int]) -> int:
+    """Returns the standard error of a sum of estimates, which are independent of each other."""
+    return round(math.hypot(*errors))

@@ -9,6 +9,7 @@ import typer
 
 from cleaner.rules.text import count_text, duration_text, moment_text, size_text
 from cli.base.output import print_table
+from cli.compact.reclaimable import reclaimable_cell, reclaimable_text, total_text
 from storage.formats.compaction_config import MIN_SEGMENT_DEAD_RATIO
 from storage.formats.compaction_history import LAST_VALUE
 
@@ -363,6 +364,8 @@ def print_explanations(answer: Json) -> None:
             typer.echo(f"     -> {finding['remedy']}")
         if explanation.get("expiry") is not None:
             typer.echo(f"  values expire: {expiry_text(explanation['expiry'])}")
+        if explanation.get("reclaimable") is not None:
+            typer.echo(f"  {reclaimable_text(explanation['reclaimable'])}")
 
 
 def swept_text(sweep: Json) -> str:
@@ -435,10 +438,13 @@ def print_status(status: Json) -> None:
     if status["queue"]:
         typer.echo(f"waiting for a worker: {status['queue_length']}")
         print_table(
-            ("partition", "why", "dirty ratio", "dirty", "waited"),
+            ("partition", "why", "dirty ratio", "dirty", "frees", "waited"),
             [_queue_row(waiting) for waiting in status["queue"]],
             texts=LEFT_ALIGNED,
         )
+    known = status.get("reclaimable")
+    if known and known["partitions_count"]:
+        typer.echo(total_text(known))
     owed = status.get("tombstones")
     if owed and owed["tombstones"]:
         typer.echo(debt_text(owed))
@@ -521,5 +527,6 @@ def _queue_row(waiting: Json) -> tuple[str, ...]:
         reason_text(waiting),
         f"{waiting['dirty_ratio']:.2f}",
         size_text(waiting["dirty_bytes"]),
+        reclaimable_cell(waiting.get("reclaimable")),
         duration_text(waiting["waited_ms"] / 1000),
     )

@@ -23,10 +23,12 @@ from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.fence import Fence
 from cleaner.rules.latest import NO_VERSION
+from cleaner.rules.reclaimable import Reclaimable
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.tombstone_debt import TombstoneDebt
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
+from server.admin.reclaimable_json import all_reclaimable_json, reclaimable_json
 from server.runtime.sliced_json import Json, Rows
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
@@ -329,6 +331,7 @@ def status_json(
         "fenced": [*islice(_fenced(status), rows_max)],
         "paused": paused,
         "kept_bytes": kept_bytes,
+        "reclaimable": all_reclaimable_json(status.reclaimable, rows_max=rows_max),
         "expiries_count": len(status.expiries),
         "expiries": [
             partition_json(partition) | expiry_json(facts)
@@ -385,6 +388,7 @@ def _waiting_json(candidate: Candidate) -> Json:
         "reason": assessment.reason.name,
         "dirty_ratio": round(assessment.dirty_ratio, 6),
         "dirty_bytes": assessment.cleanable_bytes,
+        "reclaimable": reclaimable_json(candidate.reclaimable),
         "waited_ms": candidate.waited_ms,
     }
 
@@ -432,7 +436,11 @@ def expiry_json(facts: ExpiryFacts) -> Json:
     }
 
 
-def explanation_json(explanation: Explanation, expiry: ExpiryFacts | None = None) -> Json:
+def explanation_json(
+    explanation: Explanation,
+    expiry: ExpiryFacts | None = None,
+    reclaimable: Reclaimable | None = None,
+) -> Json:
     """Returns why a log is not being compacted, the decisive finding first, each with its numbers."""
     return {
         **partition_json(explanation.topic_partition),
@@ -449,4 +457,5 @@ def explanation_json(explanation: Explanation, expiry: ExpiryFacts | None = None
             for finding in explanation.findings
         ],
         "expiry": None if expiry is None else expiry_json(expiry),
+        "reclaimable": reclaimable_json(reclaimable),
     }

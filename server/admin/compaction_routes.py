@@ -181,7 +181,9 @@ class CompactionRoutes:
         assert topic is not None
         logs = compaction.logs_of(topic, partition)
         explanations = [
-            explanation_json(explanation, compaction.pool.expiry_of(log))
+            explanation_json(
+                explanation, compaction.pool.expiry_of(log), compaction.pool.reclaimable_of(log)
+            )
             for explanation, log in zip(await compaction.explain(logs), logs, strict=True)
         ]
         return web.json_response({"partitions": explanations})
