@@ -13,7 +13,7 @@ from cleaner.pacing.clock import Clock
 from cleaner.passes.index_ahead import CountPlan
 from cleaner.rules.due_ranges import pause_ms
 from cleaner.rules.look import Look
-from cleaner.rules.pick import Assessment, Bounds
+from cleaner.rules.pick import NOTHING, Assessment
 from cleaner.rules.reclaimable import (
     NOTHING_DUE,
     Due,
@@ -23,7 +23,9 @@ from cleaner.rules.reclaimable import (
     has_meaning,
     what_holds,
 )
+from protocol.wire.numbers import Offset
 from storage.formats.compaction_window import is_open
+from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
@@ -31,6 +33,10 @@ from storage.threads import any_thread, loop_thread
 
 LOGS_MAX = 10_000
 """So many logs are counted at once, with two sketches of 2 KiB at most each: 40 MiB."""
+
+
+State = tuple[tuple[Segment, ...], LogConfig, Offset, Offset]
+"""Segments, settings, first dirty and first uncleanable offset."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,10 +47,11 @@ class _Known:
     rewrites: int
     """Of the log: a truncation may lead to other segments that look the same."""
     count: KeyCount
-    bounds: Bounds
-    segments: tuple[Segment, ...] = ()
-    """Those of the last look, and its bounds: as long as they are the same, so is what is due."""
+    state: State | None = None
+    """The log at the last look: as long as it is the same, so is what is due."""
     due: Due = NOTHING_DUE
+    end_offset: Offset = NOTHING
+    """No segment is counted that reaches above it."""
     estimate: Reclaimable | None = None
     next_at: float = 0.0
     """It is not counted before, in monotonic seconds."""
@@ -76,35 +83,35 @@ class KeyCounts:
         self, log: PartitionLog, assessment: Assessment, look: Look, *, may_run: bool
     ) -> None:
         """Offer a log whose segments should be counted; forget one for which that has no meaning."""
-        known = self._known_of(log, assessment)
-        if known is None:
+        known, bounds = self._known.get(log.topic_partition), assessment.bounds
+        state = log.segments, log.config, bounds.first_dirty_offset, bounds.first_uncleanable_offset
+        if known is None or not assessment.cleanable_bytes or known.state != state:
+            known = self._refreshed(log, assessment)
+        if known is None or known.due == NOTHING_DUE or not may_run:
             return
         now, waits = self._clock.monotonic(), known.due
-        is_due = now >= known.next_at and (waits.dirty or (waits.clean and now >= known.clean_at))
-        if is_due and may_run and is_open(log.config.windows, look.now_ms):
+        is_due = now >= known.next_at and (waits.dirty or now >= known.clean_at)
+        if is_due and is_open(log.config.windows, look.now_ms):
             look.offer_count(log)
 
-    def _known_of(self, log: PartitionLog, assessment: Assessment) -> _Known | None:
-        """Returns what is known of a log, in accordance with its segments of now."""
+    def _refreshed(self, log: PartitionLog, assessment: Assessment) -> _Known | None:
+        """Returns what is known of a log, in accordance with its present state."""
         partition, bounds, segments = log.topic_partition, assessment.bounds, log.segments
-        known = self._known.get(partition)
         if not has_meaning(log.config, assessment):
             self._known.pop(partition, None)
             return None
+        known, first_dirty = self._known.get(partition), bounds.first_dirty_offset
         if known is None or known.log is not log or known.rewrites != log.rewrites:
             if known is None and len(self._known) >= LOGS_MAX:
                 return None
-            count = KeyCount(first_dirty_offset=bounds.first_dirty_offset)
-            known = self._known[partition] = _Known(
-                log=log, rewrites=log.rewrites, count=count, bounds=bounds
-            )
-        if known.segments is not segments or known.bounds != bounds:
-            known.segments, known.bounds = segments, bounds
-            rows = segments[:-1]
-            count = what_holds(known.count, rows, bounds.first_dirty_offset)
-            if count != known.count:
-                known.count, known.estimate = count, None
-            known.due = due(count, rows, assessment)
+            count = KeyCount(first_dirty_offset=first_dirty)
+            known = self._known[partition] = _Known(log=log, rewrites=log.rewrites, count=count)
+        count = what_holds(known.count, segments[:-1], first_dirty)
+        if count != known.count:
+            known.count, known.estimate = count, None
+        known.state = segments, log.config, first_dirty, bounds.first_uncleanable_offset
+        known.due = due(count, segments[:-1], assessment)
+        known.end_offset = bounds.first_uncleanable_offset
         return known
 
     def plan(self, log: PartitionLog) -> CountPlan | None:
@@ -112,7 +119,7 @@ class KeyCounts:
         known, view = self._known.get(log.topic_partition), log.cleaning_view()
         if known is None or known.log is not log or known.rewrites != log.rewrites:
             return None
-        first_dirty = known.bounds.first_dirty_offset
+        first_dirty = known.count.first_dirty_offset
         if max(view.clean_offset, view.log_start_offset) != first_dirty:
             return None
         is_clean_due = known.due.clean and self._clock.monotonic() >= known.clean_at
@@ -120,7 +127,7 @@ class KeyCounts:
             view=view,
             count=what_holds(known.count, view.sealed_rows, first_dirty),
             due=Due(clean=is_clean_due, dirty=known.due.dirty),
-            end_offset=known.bounds.first_uncleanable_offset,
+            end_offset=known.end_offset,
         )
 
     def counted(
@@ -143,7 +150,7 @@ class KeyCounts:
             return
         now = self._clock.monotonic()
         known.count, known.estimate = result
-        known.segments = ()  # The next look finds out what is due.
+        known.state = None  # The next look finds out what is due.
         known.next_at = now + rest_s
         if plan.due.clean:
             known.clean_at = now + pause_ms(seconds) / 1000

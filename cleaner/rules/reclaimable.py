@@ -192,8 +192,8 @@ def has_meaning(config: LogConfig, assessment: Assessment) -> bool:
     Where older values stay, the number of keys does not tell how many records go; and what damaged
     segments hold back is not known.
     """
-    is_one_of_each = config.is_compacted and not config.history.keeps_more
-    return is_one_of_each and assessment.cleanable_bytes > 0 and not assessment.known_fences
+    has_work = assessment.cleanable_bytes > 0 and not assessment.known_fences
+    return has_work and config.is_compacted and not config.history.keeps_more
 
 
 def due(count: KeyCount, rows: Sequence[CountedSegment], assessment: Assessment) -> Due:

@@ -6,8 +6,9 @@ Sizes are bytes, times are seconds or ms as their names say, and null stands for
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from cleaner.explain.situation import Explanation
@@ -23,12 +24,11 @@ from cleaner.rules.expiry import NEVER
 from cleaner.rules.expiry_report import ExpiryFacts
 from cleaner.rules.fence import Fence
 from cleaner.rules.latest import NO_VERSION
-from cleaner.rules.reclaimable import Reclaimable
+from cleaner.rules.reclaimable import Reclaimable, total_error
 from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.rules.tombstone_debt import TombstoneDebt
 from cleaner.rules.urgency import Candidate
 from server.admin.compaction_jobs import Job, Part
-from server.admin.reclaimable_json import all_reclaimable_json, reclaimable_json
 from server.runtime.sliced_json import Json, Rows
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
@@ -390,6 +390,34 @@ def _waiting_json(candidate: Candidate) -> Json:
         "dirty_bytes": assessment.cleanable_bytes,
         "reclaimable": reclaimable_json(candidate.reclaimable),
         "waited_ms": candidate.waited_ms,
+    }
+
+
+def reclaimable_json(found: Reclaimable | None) -> Json | None:
+    """Returns how many bytes a pass would free, with the standard error; null if it is not known."""
+    if found is None:
+        return None
+    return {
+        "bytes": found.bytes,
+        "bytes_error": found.bytes_error,
+        "share": round(found.share, 6),
+        "share_error": round(found.share_error, 6),
+        "counted_bytes": found.counted_bytes,
+        "end_offset": found.end_offset,
+    }
+
+
+def all_reclaimable_json(known: Mapping[TopicPartition, Reclaimable], *, rows_max: int) -> Json:
+    """Returns the sum over all partitions whose keys were counted, and those with the most to free."""
+    largest = heapq.nlargest(rows_max, known.items(), key=lambda each: each[1].bytes)
+    return {
+        "partitions_count": len(known),
+        "bytes": sum(found.bytes for found in known.values()),
+        "bytes_error": total_error(found.bytes_error for found in known.values()),
+        "partitions": [
+            partition_json(partition) | {"reclaimable": reclaimable_json(found)}
+            for partition, found in largest
+        ],
     }
 
 

@@ -12,7 +12,8 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import deliver_all
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-REMOTE = {"log.cleaner.remote.enable": "true"}
+REMOTE = {"log.cleaner.remote.enable": "true", "log.cleaner.index.ahead.enable": "false"}
+"""The broker's properties; only passes make key sidecars."""
 KEYS = 60
 MINE = {
     "cleanup.policy": "compact",

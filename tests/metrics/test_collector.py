@@ -108,7 +108,14 @@ def test_a_deleted_topic_is_not_counted_on() -> None:
 def test_every_metric_of_the_table_is_shown() -> None:
     world = ScrapedWorld(
         partitions=[
-            partition("c", 0, clean_offset=1, backlog=Waiting(horizon_ms=1, tombstones_due_ms=1))
+            partition(
+                "c",
+                0,
+                clean_offset=1,
+                backlog=Waiting(horizon_ms=1, tombstones_due_ms=1),
+                reclaimable_bytes=1,
+                reclaimable_error_bytes=1,
+            )
         ],
         groups=[
             GroupFacts(

@@ -68,6 +68,24 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
     assert not ours
 
 
+def test_what_passes_would_free_is_added_up_and_its_errors_are_independent() -> None:
+    samples = ScrapedWorld(
+        partitions=[
+            partition(
+                "c", number, backlog=Waiting(), reclaimable_bytes=100, reclaimable_error_bytes=error
+            )
+            for number, error in enumerate((3, 4))
+        ]
+        + [partition("c", 2, backlog=Waiting())]
+    ).samples()
+
+    assert samples["kompakt_log_reclaimable_bytes", "c", "1"] == 100
+    assert samples["kompakt_log_reclaimable_error_bytes", "c", "1"] == 4
+    assert samples["kompakt_topic_reclaimable_bytes", "c"] == 200
+    assert samples["kompakt_topic_reclaimable_error_bytes", "c"] == 5
+    assert ("kompakt_log_reclaimable_bytes", "c", "2") not in samples
+
+
 def test_passes_and_what_they_freed_are_counted_by_partition() -> None:
     world = ScrapedWorld(
         partitions=[partition("c", number, backlog=Waiting()) for number in range(3)]
@@ -184,7 +202,8 @@ def test_topics_are_bounded_as_partitions_are() -> None:
     for number in range(6):
         topic = f"t{number}"
         backlog = Waiting(dirty_bytes=number, horizon_ms=number, tombstones_due_ms=number)
-        world.partitions.append(partition(topic, 0, backlog=backlog))
+        estimate = {"reclaimable_bytes": number, "reclaimable_error_bytes": number}
+        world.partitions.append(partition(topic, 0, backlog=backlog, **estimate))
         world.cleaner.pass_completed(Report(topic=topic, fenced_bytes=1))
         world.cleaner.quarantined(quarantined(topic, 0))
 

@@ -20,7 +20,11 @@ from tests.harness.scraped_world import samples_in
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
 
 Samples = dict[tuple[str, ...], float]
-CLEANER = {"http_listener": "127.0.0.1:0", "log_cleaner_enable": "true"}
+CLEANER = {
+    "http_listener": "127.0.0.1:0",
+    "log_cleaner_enable": "true",
+    "log_cleaner_index_ahead_enable": "false",
+}
 PASSES = "kompakt_log_passes_total", "table", "0", "completed"
 UNCLEANABLE = "kafka_log_logcleanermanager_uncleanable"
 

@@ -268,7 +268,7 @@ async def test_the_number_of_counted_logs_is_bounded(
 
 
 async def test_the_order_by_benefit_follows_what_was_measured(house: House) -> None:
-    """Both logs are dirty alike, and no pass has told what it frees."""
+    """Both logs are dirty alike, and no pass over them has run."""
     few = house.log("few", NEVER_ELIGIBLE)
     many = house.log("many", NEVER_ELIGIBLE)
     for log, keys in ((many, 40), (few, 2)):

@@ -233,6 +233,8 @@ class Waiting:
     clean: int = 0
     cleanable: int = 100
     reason: Reason = Reason.DIRTY
+    gain: float = 1.0
+    is_by_benefit: bool = False
     late_after_ms: int = 0
     """For DEADLINE: it is only dirty for so long before it is late."""
     eligible_at_ms: int = 0
@@ -247,6 +249,8 @@ class Waiting:
             cleanable=self.cleanable,
             reason=Reason.DIRTY if self.reason is Reason.DEADLINE and not is_late else self.reason,
             waited_ms=waited_ms,
+            gain=self.gain,
+            is_by_benefit=self.is_by_benefit,
             late_ms=waited_ms - self.late_after_ms if is_late else None,
         )
 
@@ -302,6 +306,8 @@ def test_logs_that_are_always_dirty_starve_nobody() -> None:
             clean=st.integers(0, 1000),
             cleanable=st.integers(0, 1000),
             reason=REASONS,
+            gain=st.floats(0, 1),
+            is_by_benefit=st.booleans(),
             late_after_ms=st.integers(0, 6 * HOUR_MS),
         ),
         min_size=1,

@@ -322,3 +322,37 @@ def test_the_status_names_damaged_segments_and_since_when_they_are_known(
         "orders-0 has a damaged segment with offsets [500, 900), known since"
         " 2026-11-21 16:50:08 UTC, which stays as it is: record batch at position 144: its CRC differs\n"
     ) in capsys.readouterr().out
+
+
+def test_the_queue_says_what_each_pass_would_free_or_that_it_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known = {"bytes": 2000, "bytes_error": 100}
+    waiting = {
+        "topic": "orders",
+        "partition": 0,
+        "reason": "DIRTY",
+        "dirty_ratio": 0.6,
+        "dirty_bytes": 5000,
+        "waited_ms": 60_000,
+    }
+
+    print_status(
+        status() | {"queue_length": 2, "queue": [waiting, waiting | {"reclaimable": known}]}
+    )
+
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    titles, unknown, counted = ([cell.strip() for cell in line if cell] for line in lines[4:7])
+    assert titles == ["partition", "why", "dirty ratio", "dirty", "frees", "waited"]
+    assert (unknown[-2], counted[-2]) == ("?", "2.0 kB ± 100 B")
+
+
+def test_what_all_passes_would_free_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"partitions_count": 3, "bytes": 12_000_000, "bytes_error": 300_000}
+
+    print_status(status() | {"reclaimable": known})
+    assert "passes would free about 12.0 MB ± 300.0 kB in 3 partitions whose keys were counted" in (
+        capsys.readouterr().out.splitlines()
+    )
+    print_status(status() | {"reclaimable": known | {"partitions_count": 0}})
+    assert "passes would free" not in capsys.readouterr().out
