@@ -49,8 +49,6 @@ THROTTLED_SHARE = 0.1
 def explain(situation: Situation) -> Explanation:
     """Returns why a log is not being compacted, or that it is."""
     running = situation.pool.running_over(situation.topic_partition)
-    if running is not None and running.task is Task.INDEX:
-        running = None  # It gives way to a pass.
     findings = tuple(_findings(situation, running))
     is_running = running is not None and running.task in CLEANS
     is_eligible = situation.assessment.reason is not None
@@ -233,9 +231,9 @@ def tightest_budget(pool: PoolStatus, topic_rate: float) -> tuple[str, float] | 
 def _waiting(situation: Situation) -> Iterator[Finding]:
     """Yields the findings that the log waits because all threads work on other logs, if they do."""
     pool = situation.pool
-    if situation.paused or situation.quarantined or len(pool.running) < pool.threads:
+    if situation.paused or situation.quarantined or len(pool.busy) < pool.threads:
         return
-    others = ", ".join(str(each.topic_partition) for each in pool.running)
+    others = ", ".join(str(each.topic_partition) for each in pool.busy)
     many = pool.threads > 1
     busy = (
         f"all {count_text(pool.threads, 'cleaner thread')} are"
@@ -248,7 +246,7 @@ def _waiting(situation: Situation) -> Iterator[Finding]:
         remedy="wait, or raise log.cleaner.threads (at most to twice its value while the broker runs)",
         numbers={"threads": pool.threads},
     )
-    for running in pool.running:
+    for running in pool.busy:
         yield from _throttled(situation, running)
 
 

@@ -76,10 +76,15 @@ class IndexAhead:
 
     def begin(self, logs: Sequence[PartitionLog]) -> None:
         """Count these logs, unless something else runs."""
-        if logs and self._task is None and not self._runner.running:
+        if logs and self._task is None and self._is_idle:
             self._gives_way = False
             work = self._count_all(logs)
             self._task = asyncio.get_running_loop().create_task(work, name="index-ahead")
+
+    @property
+    def _is_idle(self) -> bool:
+        # A lease is another process's pass.
+        return all(each.task is Task.LEASE for each in self._runner.running.values())
 
     async def give_way(self) -> None:
         """Stop within a chunk, and return when that is done: the caller may claim any log at once."""
@@ -92,7 +97,7 @@ class IndexAhead:
     async def _count_all(self, logs: Sequence[PartitionLog]) -> None:
         try:
             for log in logs:
-                if self._gives_way or self._runner.running or self._runner.is_stopping:
+                if self._gives_way or not self._is_idle or self._runner.is_stopping:
                     return
                 if self._may_run(log) and log.offline_reason is None:
                     await self._count(log)

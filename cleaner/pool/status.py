@@ -67,9 +67,14 @@ class PoolStatus:
     reclaimable: Mapping[TopicPartition, Reclaimable] = field(default_factory=dict)
     """What passes over the logs would free whose keys were counted."""
 
+    @property
+    def busy(self) -> tuple[RunningStatus, ...]:
+        """The running tasks that a pass waits for: all but those that give way to it."""
+        return tuple(each for each in self.running if each.task is not Task.INDEX)
+
     def running_over(self, partition: TopicPartition) -> RunningStatus | None:
-        """Returns the task that runs over a partition, if any."""
-        return next((each for each in self.running if each.topic_partition == partition), None)
+        """Returns the task that keeps passes off a partition, if any."""
+        return next((each for each in self.busy if each.topic_partition == partition), None)
 
     @property
     def fenced(self) -> dict[TopicPartition, tuple[Fence, ...]]:

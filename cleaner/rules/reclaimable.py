@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from cleaner.rules.key_sketch import REGISTERS, STANDARD_ERROR, distinct, union
+from cleaner.rules.key_sketch import REGISTERS, STANDARD_ERROR, distinct, new_sketch, union
 from cleaner.rules.pick import NOTHING, Assessment, SegmentState
 from protocol.wire.numbers import Offset
 from storage.formats.key_sidecar import ENTRY
@@ -148,7 +148,7 @@ def packed(sketch: bytearray) -> bytes:
 
 def unpacked(sketch: bytes) -> bytearray:
     """Returns a sketch that can grow; an empty one for `b""`."""
-    return bytearray(zlib.decompress(sketch)) if sketch else bytearray(REGISTERS)
+    return bytearray(zlib.decompress(sketch)) if sketch else new_sketch()
 
 
 Row = TypeVar("Row", bound=CountedSegment)

@@ -27,8 +27,8 @@ def reclaimable_cell(found: Json | None) -> str:
 
 def total_text(known: Json) -> str:
     """Returns what passes over all partitions would free whose keys were counted."""
-    where = f"in {count_text(known['partitions_count'], 'partition')} whose keys were counted"
-    return f"passes would free about {_size(known)} {where}"
+    counted = count_text(known["partitions_count"], "counted partition")
+    return f"passes would free about {_size(known)} in {counted}"
 
 
 def _size(found: Json) -> str:

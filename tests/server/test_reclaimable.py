@@ -80,7 +80,7 @@ async def test_status_explain_metrics_and_commands_say_what_a_pass_would_free(
     print_explanations(answer)
     out = capsys.readouterr().out
     assert "passes would free about 2" in out
-    assert "in 1 partition whose keys were counted" in out
+    assert "in 1 counted partition" in out
     assert "a pass would free about 2" in out
     assert "below offset 40" in out
 

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.passes import index_ahead as passes_module
+from cleaner.explain.explain import explain
+from cleaner.explain.situation import Obstacle, situation_of
+from cleaner.pacing.meter import PassMeter
+from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.index_ahead import KeyCounting
 from cleaner.pool import key_counts as counts_module
 from cleaner.pool.status import Task
+from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
@@ -48,21 +52,17 @@ def halves(house: House, topic: str = "orders", config: LogConfig = NEVER_ELIGIB
     return log
 
 
-def hold_back(monkeypatch: pytest.MonkeyPatch, until_set: asyncio.Event) -> list[KeyCounting]:
-    """Let a count wait for its end until it is halted. Returns the counts that have begun."""
-    begun: list[KeyCounting] = []
-    run = KeyCounting.run
-    loop = asyncio.get_running_loop()
+def hold_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let a count wait until it is halted. Returns the event that one has begun."""
+    has_begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def slow(self: KeyCounting, settings: object, meter: object) -> None:
-        begun.append(self)
-        loop.call_soon_threadsafe(until_set.set)
+    def waits(_self: KeyCounting, _settings: CleanerSettings, meter: PassMeter) -> None:
+        loop.call_soon_threadsafe(has_begun.set)
         while True:
-            meter.check()  # type: ignore[attr-defined]
+            meter.check()
 
-    monkeypatch.setattr(passes_module.KeyCounting, "run", slow)
-    assert run is not slow
-    return begun
+    monkeypatch.setattr(KeyCounting, "run", waits)
+    return has_begun
 
 
 async def test_a_log_that_waits_for_no_pass_is_indexed_and_its_keys_are_counted(
@@ -112,10 +112,10 @@ async def test_the_clean_section_is_counted_after_a_pass(house: House) -> None:
     [SETTINGS, replace(AHEAD, keeps_key_sidecars=False)],
     ids=["index.ahead is off", "key.sidecar is off"],
 )
-async def test_nothing_is_read_where_it_is_off(house: House, settings: object) -> None:
+async def test_nothing_is_read_where_it_is_off(house: House, settings: CleanerSettings) -> None:
     log = halves(house)
 
-    async with running(house.pool(settings)) as pool:  # type: ignore[arg-type]
+    async with running(house.pool(settings)) as pool:
         await looks(house)
         assert pool.reclaimable_of(log) is None
 
@@ -151,8 +151,7 @@ async def test_a_request_ends_a_count_at_once_also_one_of_the_same_log(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, other = halves(house), halves(house, "other")
-    has_begun = asyncio.Event()
-    begun = hold_back(monkeypatch, has_begun)
+    has_begun = hold_back(monkeypatch)
 
     async with running(house.pool(AHEAD)) as pool:
         await has_begun.wait()
@@ -162,7 +161,6 @@ async def test_a_request_ends_a_count_at_once_also_one_of_the_same_log(
         await pool.dry_run(other)
         await pool.clean_now(other)
 
-    assert begun
     assert house.probe.events == ["completed orders", "completed other"]
 
 
@@ -170,8 +168,7 @@ async def test_a_log_that_becomes_eligible_ends_the_count_of_any_log(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halves(house)
-    has_begun = asyncio.Event()
-    hold_back(monkeypatch, has_begun)
+    has_begun = hold_back(monkeypatch)
 
     async with running(house.pool(AHEAD)):
         await has_begun.wait()
@@ -181,8 +178,7 @@ async def test_a_log_that_becomes_eligible_ends_the_count_of_any_log(
 
 async def test_a_lease_waits_for_no_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     log = halves(house)
-    has_begun = asyncio.Event()
-    hold_back(monkeypatch, has_begun)
+    has_begun = hold_back(monkeypatch)
 
     async with running(house.pool(AHEAD)) as pool:
         await has_begun.wait()
@@ -195,8 +191,7 @@ async def test_a_lease_waits_for_no_count(house: House, monkeypatch: pytest.Monk
 
 async def test_a_pause_ends_a_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     log = halves(house)
-    has_begun = asyncio.Event()
-    hold_back(monkeypatch, has_begun)
+    has_begun = hold_back(monkeypatch)
 
     async with running(house.pool(AHEAD)) as pool:
         await has_begun.wait()
@@ -206,6 +201,50 @@ async def test_a_pause_ends_a_count(house: House, monkeypatch: pytest.MonkeyPatc
         assert not pool.status().running
 
 
+async def test_a_change_of_its_log_ends_a_count_and_so_does_the_end_of_the_pool(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = halves(house)
+    has_begun = hold_back(monkeypatch)
+
+    async with running(house.pool(AHEAD)) as pool:
+        await has_begun.wait()
+        has_begun.clear()
+        log.truncate_to(Offset(60))
+        log.roll(house.clock.now_ms())
+        # The next look finds the log as it is now.
+        await has_begun.wait()
+        assert [each.task for each in pool.status().running] == [Task.INDEX]
+
+    assert not pool.status().running
+    assert sidecars(log) == 0
+
+
+async def test_explain_says_nothing_of_a_task_that_gives_way(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = halves(house)
+    has_begun = hold_back(monkeypatch)
+
+    async with running(house.pool(AHEAD)) as pool:
+        await has_begun.wait()
+        status = pool.status()
+        situation = situation_of(
+            log,
+            pool.assess(log),
+            status,
+            (),
+            now_ms=house.clock.now_ms(),
+            monotonic=house.clock.monotonic(),
+        )
+        explained = explain(situation)
+
+    assert [each.task for each in status.running] == [Task.INDEX]
+    assert (status.busy, status.running_over(log.topic_partition)) == ((), None)
+    assert not explained.is_running
+    assert [each.obstacle for each in explained.findings] == [Obstacle.RATIO]
+
+
 async def test_damage_is_met_once_and_left_to_the_pass(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,12 +252,12 @@ async def test_damage_is_met_once_and_left_to_the_pass(
     flip_a_byte(log)
     tries, run = 0, KeyCounting.run
 
-    def counted(self: KeyCounting, *args: object) -> None:
+    def counted(self: KeyCounting, settings: CleanerSettings, meter: PassMeter) -> None:
         nonlocal tries
         tries += 1
-        run(self, *args)  # type: ignore[arg-type]
+        run(self, settings, meter)
 
-    monkeypatch.setattr(passes_module.KeyCounting, "run", counted)
+    monkeypatch.setattr(KeyCounting, "run", counted)
     async with running(house.pool(AHEAD)) as pool:
         await until(lambda: tries == 1)
         await looks(house)
@@ -238,14 +277,14 @@ async def test_a_count_that_fails_rests_and_other_logs_are_counted(
     failing, log = halves(house, "failing"), halves(house, "sound")
     tries, run = 0, KeyCounting.run
 
-    def fails(self: KeyCounting, *args: object) -> None:
+    def fails(self: KeyCounting, settings: CleanerSettings, meter: PassMeter) -> None:
         nonlocal tries
         if self._plan.view.topic_partition == failing.topic_partition:
             tries += 1
             raise error
-        run(self, *args)  # type: ignore[arg-type]
+        run(self, settings, meter)
 
-    monkeypatch.setattr(passes_module.KeyCounting, "run", fails)
+    monkeypatch.setattr(KeyCounting, "run", fails)
     async with running(house.pool(AHEAD)) as pool:
         await until(lambda: pool.reclaimable_of(log) is not None)
         await looks(house)
