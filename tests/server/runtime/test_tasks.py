@@ -31,6 +31,7 @@ ALLOWED = {
     "server/runtime/turns.py": "once a slice: it only lets a waiting request continue",
     "server/durability/group_commit.py": "once a sync round: each part of it fails its waiters",
     "metrics/http_connections.py": "a leaf, which knows no server; its sweep only closes connections",
+    "cleaner/pool/index_ahead.py": "it logs what fails; the next look begins another one",
     "cleaner/pool/watchdog.py": "it only reports, logs what fails, and continues",
     "cleaner/pool/workers.py": "the workers; what one raises is counted, and a dead one is a metric",
 }
