@@ -83,15 +83,20 @@ class IndexAhead:
 
     @property
     def _is_idle(self) -> bool:
-        # A lease is another process's pass.
-        return all(each.task is Task.LEASE for each in self._runner.running.values())
+        tasks = self._runner.running.values()
+        # As long as a lease has no thread, another process works on it.
+        return all(each.task is Task.LEASE and each.thread_id is None for each in tasks)
+
+    def halt(self, because: str) -> None:
+        """Stop within a chunk."""
+        self._gives_way = True
+        if self._running is not None:
+            self._running.halt(because)
 
     async def give_way(self) -> None:
         """Stop within a chunk, and return when that is done: the caller may claim any log at once."""
         while self._task is not None:
-            self._gives_way = True
-            if self._running is not None:
-                self._running.halt("another task begins")
+            self.halt("another task begins")
             await asyncio.wait([self._task])
 
     async def _count_all(self, logs: Sequence[PartitionLog]) -> None:

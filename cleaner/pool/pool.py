@@ -164,6 +164,8 @@ class CleanerPool:
         """
         self._runner.configure(settings)
         self._apply(settings)
+        if not self._lookout.counts.is_on:
+            self._ahead.halt("it was switched off")
         if self._workers.have_started:
             self._workers.start()
         self._workers.wake()
@@ -366,6 +368,7 @@ class CleanerPool:
         """
         partition = running.log.topic_partition
         async with self._runner.slots:
+            await self._ahead.give_way()
             self._probe.pass_started(partition.topic, partition.partition)
             try:
                 report = await self._runner.commit(running, plan, folder, result)

@@ -132,6 +132,18 @@ async def test_it_begins_and_ends_with_its_setting(house: House) -> None:
         await until(lambda: pool.reclaimable_of(log) is None)
 
 
+async def test_switching_it_off_ends_a_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    halves(house)
+    has_begun = hold_back(monkeypatch)
+
+    async with running(house.pool(AHEAD)) as pool:
+        await has_begun.wait()
+        pool.configure(SETTINGS)
+        await until(lambda: not pool.status().running)
+        await looks(house)
+        assert not pool.status().running
+
+
 async def test_where_older_values_stay_or_cleaning_is_paused_nothing_is_indexed(
     house: House,
 ) -> None:
@@ -176,7 +188,9 @@ async def test_a_log_that_becomes_eligible_ends_the_count_of_any_log(
         await until(lambda: "completed dirty" in house.probe.events)
 
 
-async def test_a_lease_waits_for_no_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_waits_for_no_count_and_keeps_none_from_other_logs(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = halves(house)
     has_begun = hold_back(monkeypatch)
 
@@ -184,9 +198,14 @@ async def test_a_lease_waits_for_no_count(house: House, monkeypatch: pytest.Monk
         await has_begun.wait()
         await pool.make_way()
         _, lease = pool.lease(log)
-        await looks(house)
-        assert [each.task for each in pool.status().running] == [Task.LEASE]
+        has_begun.clear()
+        other = halves(house, "other")
+        await has_begun.wait()
+        busy = {each.topic_partition.topic: each.task for each in pool.status().running}
+        assert busy == {"orders": Task.LEASE, "other": Task.INDEX}
         pool.end_lease(lease)
+
+    assert (sidecars(log), sidecars(other)) == (0, 0)
 
 
 async def test_a_pause_ends_a_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
