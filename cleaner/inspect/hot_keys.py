@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cleaner.kernel.kernel import siphash128
+from cleaner.keys.counts import HotKey
 from cleaner.pacing.meter import PassMeter
 from cleaner.passes.index import IndexedSegment
 from cleaner.passes.scan import read_exactly
-from cleaner.rules.key_counts import HotKey
 from protocol.records.record_columns import RecordColumns
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from protocol.wire.numbers import Offset

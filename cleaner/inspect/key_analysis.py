@@ -14,6 +14,17 @@ from cleaner.inspect.hot_keys import NamedHotKey, named_hot_keys
 from cleaner.inspect.key_counting import CountedKeys, KeyCounting
 from cleaner.kernel.key_counts import SLOT_BYTES, KeyCounts
 from cleaner.kernel.key_counts import VERSION_BYTES as COUNTED_VERSION_BYTES
+from cleaner.keys.counts import KeyTally
+from cleaner.keys.growth import (
+    Forecast,
+    Growth,
+    GrowthBasis,
+    KeySizes,
+    forecasts,
+    growth_basis,
+    growth_of,
+    sizes_now,
+)
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.progress import Phase
 from cleaner.pacing.settings import (
@@ -25,17 +36,6 @@ from cleaner.pacing.settings import (
 from cleaner.passes.dirty_section import dirty_section, scan_bytes
 from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
 from cleaner.rules.fence import Fence
-from cleaner.rules.key_counts import KeyTally
-from cleaner.rules.key_growth import (
-    Forecast,
-    Growth,
-    GrowthBasis,
-    KeySizes,
-    forecasts,
-    growth_basis,
-    growth_of,
-    sizes_now,
-)
 from cleaner.rules.tombstone_debt import TombstoneDebt, tombstone_debt
 from storage.formats.topic_partition import TopicPartition
 from storage.log.cleaning_view import CleaningView

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from cleaner.kernel.key_counts import KeyCounts
+from cleaner.keys.counts import BlockCounts, HotKey, KeyTally
 from cleaner.passes.dirty_section import KeySource
 from cleaner.passes.key_parts import (
     PARTS_MARGIN,
@@ -20,7 +21,6 @@ from cleaner.passes.key_parts import (
     check_divisible,
     sample_keys_max,
 )
-from cleaner.rules.key_counts import BlockCounts, HotKey, KeyTally
 
 NOTHING = BlockCounts()
 

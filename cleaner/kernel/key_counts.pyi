@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from typing_extensions import Buffer
 
-from cleaner.rules.key_counts import BlockCounts, HotKey, KeyTally
+from cleaner.keys.counts import BlockCounts, HotKey, KeyTally
 
 SLOT_BYTES: int
 """Memory of one slot: what the offset map has (24 bytes), and 16 bytes of counts."""

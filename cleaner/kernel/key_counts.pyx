@@ -39,7 +39,7 @@ from protocol.records.record_format cimport load_int16, load_int64, load_uint32
 
 from array import array
 
-from cleaner.rules.key_counts import BlockCounts, HotKey, KeyTally
+from cleaner.keys.counts import BlockCounts, HotKey, KeyTally
 from cleaner.rules.step import KeysDiffer
 
 cdef enum:

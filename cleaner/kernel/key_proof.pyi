@@ -12,14 +12,14 @@
 
 Keys are compared byte by byte. The hash only finds their place in the table, so two keys with one hash
 are two entries. It reads the segments and the marks, and no key sidecar, offset map or kernel code.
-The specification is `cleaner/rules/key_proof.py`.
+The specification is `cleaner/keys/proof.py`.
 """
 
 from collections.abc import Collection
 
 from typing_extensions import Buffer
 
-from cleaner.rules.key_proof import Unproven
+from cleaner.keys.proof import Unproven
 from cleaner.rules.record_verdict import AbortedTransaction
 from cleaner.rules.step import ReadStep
 

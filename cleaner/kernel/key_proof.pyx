@@ -25,7 +25,7 @@ from protocol.records.record_format cimport (
     record_view,
 )
 
-from cleaner.rules.key_proof import Unproven
+from cleaner.keys.proof import Unproven
 from cleaner.rules.step import KeysDiffer, ReadStep
 from protocol.records.compression import Codec, decompress
 from protocol.wire.errors import CorruptBatch

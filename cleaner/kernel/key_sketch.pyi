@@ -1,4 +1,4 @@
-"""Adds keys to a sketch of distinct keys (HyperLogLog); `cleaner/rules/key_sketch.py` specifies it.
+"""Adds keys to a sketch of distinct keys (HyperLogLog); `cleaner/keys/sketch.py` specifies it.
 
 registers = new_sketch()
 for block in sidecar.blocks():

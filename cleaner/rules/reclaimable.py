@@ -1,7 +1,7 @@
 """How many bytes a pass over a log would free, measured by counting its keys. Pure.
 
     N       keyed records of the clean section and of the dirty segments that were counted: exact
-    D       distinct keys among them: estimated by sketches (`key_sketch.py`)
+    D       distinct keys among them: estimated by sketches (`cleaner/keys/sketch.py`)
     N - D   superseded records, because a pass keeps one of each key
     bytes   (N - D) / N of the segments' bytes
 
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from cleaner.rules.key_sketch import REGISTERS, STANDARD_ERROR, distinct, new_sketch, union
+from cleaner.keys.sketch import REGISTERS, STANDARD_ERROR, distinct, new_sketch, union
 from cleaner.rules.pick import NOTHING, Assessment, SegmentState
 from protocol.wire.numbers import Offset
 from storage.formats.key_sidecar import ENTRY

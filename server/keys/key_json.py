@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from cleaner.inspect.hot_keys import NamedHotKey
 from cleaner.inspect.key_analysis import KeyAnalysis
-from cleaner.rules.key_counts import KeyTally, histogram, hottest_keys, records_of_hottest
-from cleaner.rules.key_growth import Forecast, Growth, KeySizes
+from cleaner.keys.counts import KeyTally, histogram, hottest_keys, records_of_hottest
+from cleaner.keys.growth import Forecast, Growth, KeySizes
 from cleaner.rules.tombstone_debt import total_debt
 from server.admin.compaction_json import debt_json, fence_json, partition_json
 from server.runtime.sliced_json import Json

@@ -217,9 +217,9 @@ class UndoneHistory(SparedHistory, ExpiringHistory):
         """Within the body a reading may end at a damaged segment, if there is one."""
         return suppress(*UNREADABLE) if self.watched.spoiled else nullcontext()
 
-    def digest(self) -> int:
+    def digest(self) -> int | None:
         """Returns the digest, which nobody can compute of a log with damage."""
-        return 0 if self._is_damaged else super().digest()
+        return None if self._is_damaged else super().digest()
 
     def clean(self) -> None:
         # What is damaged may be kept for an undo only, and go with the pass.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cleaner.keys.growth import UNFINISHED, Growth
 from cleaner.pacing.settings import CleanerSettings
-from cleaner.rules.key_growth import UNFINISHED, Growth
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import Record
 from storage.formats.compaction_strategy import Ranking

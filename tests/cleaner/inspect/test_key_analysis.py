@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner.inspect.hot_keys import KEY_BYTES_SHOWN_MAX
-from cleaner.rules.key_growth import DAMAGED, DAY_MS, HOUR_MS, NOTHING_NEW, Growth
+from cleaner.keys.growth import DAMAGED, DAY_MS, HOUR_MS, NOTHING_NEW, Growth
 from storage.files.paths import KEYS, LOG
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, DIRECTORY, SETTINGS, CompactedLog

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from cleaner.kernel.key_counts import SLOT_BYTES, KeyCounts
-from cleaner.rules.key_counts import AGES, KeyTally, classes_of
+from cleaner.keys.counts import AGES, KeyTally, classes_of
 from cleaner.rules.step import KeysDiffer
 from tests.harness.key_model import count_class
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cleaner.kernel.key_proof import KeyProof
-from cleaner.rules.key_proof import KeyAt, unproven
+from cleaner.keys.proof import KeyAt, unproven
 from cleaner.rules.record_verdict import AbortedTransaction
 from cleaner.rules.step import KeysDiffer
 from protocol.records.record_batch import Codec

@@ -1,4 +1,4 @@
-"""The compiled sketch is the one that `cleaner/rules/key_sketch.py` specifies."""
+"""The compiled sketch is the one that `cleaner/keys/sketch.py` specifies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.kernel.key_sketch import add_keys
-from cleaner.rules.key_sketch import add_key, new_sketch
+from cleaner.keys.sketch import add_key, new_sketch
 from cleaner.rules.step import KeysDiffer
 from storage.formats.key_sidecar import ENTRY, HEAD, SPECIAL, VERSION, sealed
 

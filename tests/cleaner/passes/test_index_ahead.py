@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from cleaner.keys.sketch import STANDARD_ERROR
 from cleaner.pacing.meter import CleaningAborted
-from cleaner.rules.key_sketch import STANDARD_ERROR
 from cleaner.rules.reclaimable import Due
 from protocol.wire.errors import CorruptBatch
 from storage.files.paths import KEYS, LOG

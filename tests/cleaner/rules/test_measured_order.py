@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from bench.cleaner.pass_shapes import LARGE, MOSTLY_KEPT, SMALL, Shape
-from cleaner.rules.key_sketch import STANDARD_ERROR
+from cleaner.keys.sketch import STANDARD_ERROR
 from cleaner.rules.pick import Reason
 from cleaner.rules.urgency import HEAD_START_MAX_MS, Candidate, in_turn
 from storage.formats.topic_partition import TopicPartition

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from cleaner.keys.sketch import REGISTERS, STANDARD_ERROR, add_key, new_sketch
 from cleaner.rules.fence import Fence
-from cleaner.rules.key_sketch import REGISTERS, STANDARD_ERROR, add_key, new_sketch
 from cleaner.rules.pick import Assessment, Blocker, Bounds
 from cleaner.rules.reclaimable import (
     NOT_COUNTED,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from cleaner.inspect.key_analysis import KeyAnalysis
-from cleaner.rules.key_growth import DAY_MS
+from cleaner.keys.growth import DAY_MS
 from cli.compact.keys import key_text, print_keys
 from server.keys.key_json import keys_json, total_json
 from tests.harness.compacted_log import CompactedLog

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.rules.key_counts import AGES, KeyTally
-from cleaner.rules.key_growth import (
+from cleaner.keys.counts import AGES, KeyTally
+from cleaner.keys.growth import (
     CLEANED_ABOVE,
     CUT_OFF,
     DAMAGED,

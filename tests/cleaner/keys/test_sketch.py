@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.rules.key_sketch import (
+from cleaner.keys.sketch import (
     RANK_MAX,
     REGISTERS,
     STANDARD_ERROR,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cleaner.rules.key_counts import KeyTally
+from cleaner.keys.counts import KeyTally
 from protocol.wire.numbers import Offset
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN, SegmentRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from cleaner.rules.key_counts import (
+from cleaner.keys.counts import (
     VersionsRow,
     classes_of,
     histogram,

@@ -1,0 +1,1 @@
+"""What can be said of the keys of a log: counted, estimated, compared. Pure."""
