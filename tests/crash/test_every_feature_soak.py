@@ -15,14 +15,12 @@ KOMPAKT_FEATURE_RECORDS sets how many records there are in all, KOMPAKT_SOAK_SEE
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -42,10 +40,11 @@ from confluent_kafka.admin import (
 )
 
 from bench.base.raw_protocol import fetch_head, fetch_request, produce_request
-from metrics import partition_names
+from metrics import cleaner_names, partition_names
 from protocol.records.record_batch import Record
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import LOG, parse_segment_file
+from storage.files.paths import LOG, segment_file
+from tests.harness.asked_broker import ask, erase, rows_of, undo_newest
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import create_topic
 from tests.harness.feature_records import (
@@ -70,12 +69,14 @@ from tests.harness.verification import errors_in
 RECORDS = int(os.environ.get("KOMPAKT_FEATURE_RECORDS", "90000"))
 BATCHES_A_TOPIC = max(RECORDS // len(KINDS) // RECORDS_A_BATCH, 1)
 KEYS = max(RECORDS // len(KINDS) // 20, 500)
-KILLS = max(RECORDS // 500_000, 3)
+KILLS = max(RECORDS // 1_000_000, 3)
 CHECKED_KILLS = 10
 """After one of so many kills all files are verified."""
 ACTS_A_LIFE = 4
 """So often an operator undoes a pass, or erases a key."""
 TRIES_MAX = 3
+SECONDS_TO_CLEAN = min(RECORDS / 2_000_000, 15.0)
+"""So long a life of the broker goes on for its passes, at most."""
 IN_FLIGHT_MAX = 5
 ANSWER_BYTES_MAX = 8 << 20
 SECONDS_TO_CONVERGE_MAX = 60.0 + RECORDS / 50_000
@@ -121,16 +122,6 @@ class Site:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         admin.incremental_alter_configs([resource])[resource].result(30)
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Returns the JSON of an answer of the HTTP API. Raises HTTPError."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.broker.http_port}/v1/compaction{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-
     def produce_last(self, topic: str) -> None:
         """A log is not clean up to its end while its last record has lost."""
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers})
@@ -139,26 +130,20 @@ class Site:
 
     def undo(self, topic: str) -> None:
         """Undo the newest pass, if one is kept, and let the cleaner do it again."""
-        where = f"/topics/{topic}/partitions/0/undo"
         for _ in range(TRIES_MAX):
-            (kept,) = self.ask("GET", where)["partitions"]
             with suppress(HTTPError):  # Another pass came in between.
-                if kept["passes"]:
-                    self.ask("POST", f"{where}?pass={kept['passes'][0]['number']}")
-                    self.done["undos"] += 1
-                    break
-        self.ask("POST", f"/topics/{topic}/resume")
+                self.done["undos"] += undo_newest(self.broker, topic)
+                break
+        ask(self.broker, "POST", f"/topics/{topic}/resume")
 
     def erase(self, topic: str, key: int) -> int:
         """Accept the erasure of a key. Returns the offset below which its records must go."""
-        text = KEY_MARK + b"%08d" % key
-        body = {"keys": [text.hex()], "within_ms": 3_600_000}
-        (erasure,) = self.ask("POST", f"/topics/{topic}/erase", body)["erasures"]
+        erasure = erase(self.broker, topic, KEY_MARK + b"%08d" % key)
         self.done["erasures"] += 1
         return int(erasure["partitions"][0]["below"])
 
     def erasures_not_certified(self) -> list[Any]:
-        erasures = self.ask("GET", "/erasures")["erasures"]
+        erasures = ask(self.broker, "GET", "/erasures")["erasures"]
         assert len(erasures) == self.done["erasures"]
         return [each for each in erasures if not each["is_certified"]]
 
@@ -166,6 +151,15 @@ class Site:
         """Verify the ledger of the stopped broker, with the digests of all segments."""
         ledger = [sys.executable, "-m", "cli", "compact", "ledger", "verify"]
         subprocess.run([*ledger, "--data-dir", str(self.broker.data_dir)], check=True)
+
+    def let_clean(self, seconds: float) -> None:
+        """Wait until as many passes have ended in this life as there are topics; not longer than so."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            passes = samples(self.broker.metrics(), cleaner_names.PASSES.name, result="completed")
+            if sum(passes) >= len(CONFIGS):
+                return
+            time.sleep(0.2)
 
     def log_directory(self, topic: str) -> Path:
         (directory,) = self.broker.data_dir.glob(f"{topic}.*/0")
@@ -259,11 +253,11 @@ class Damage:
             path.write_bytes(sound)
             self._damaged = None
             return
-        files = sorted(self._site.log_directory(self._topic).glob(f"*{LOG}"))
-        names = [(path, parse_segment_file(path.name)) for path in files[:-2]]
-        cleaned = [path for path, name in names if name is not None and name.version]
+        directory = self._site.log_directory(self._topic)
+        cleaned = [row for row in rows_of(directory) if row.is_cleaned]
         if cleaned:
-            path = choices.choice(cleaned)
+            row = choices.choice(cleaned)
+            path = directory / segment_file(row.base_offset, row.file_version, LOG)
             sound = path.read_bytes()
             at = choices.randrange(len(sound) // 4, len(sound))
             spoiled = sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :]
@@ -381,6 +375,9 @@ def test_every_feature_at_once_loses_nothing_and_brings_nothing_back_across_kill
             end = BATCHES_A_TOPIC * life // (KILLS + 1)
             write_up_to(end, writers, site, erased, choices)
             if life <= KILLS:
+                site.let_clean(SECONDS_TO_CLEAN)
+                # The moment is as random as the passes are long.
+                time.sleep(choices.uniform(0, SECONDS_TO_CLEAN / 10))
                 site.broker.kill()
                 site.done["kills"] += 1
                 if life % CHECKED_KILLS == 0 and not damage.is_there:
@@ -438,7 +435,7 @@ def converge(
         values = {name.replace(".", "_"): value for name, value in FINAL.items()}
         site.alter(topic, **values)
         site.produce_last(topic)
-        site.ask("POST", f"/topics/{topic}/now")
+        ask(site.broker, "POST", f"/topics/{topic}/now")
     deadline = time.monotonic() + SECONDS_TO_CONVERGE_MAX
     expected = {each: expected_of(each, erased) for each in writers}
     while found := [
