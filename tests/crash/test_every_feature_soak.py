@@ -76,7 +76,7 @@ ACTS_A_LIFE = 4
 """So often an operator undoes a pass, or erases a key."""
 TRIES_MAX = 3
 SECONDS_TO_CLEAN = min(RECORDS / 2_000_000, 15.0)
-"""So long a life of the broker goes on for its passes, at most."""
+"""So long a life of the broker lasts for its passes, at most."""
 IN_FLIGHT_MAX = 5
 ANSWER_BYTES_MAX = 8 << 20
 SECONDS_TO_CONVERGE_MAX = 60.0 + RECORDS / 50_000
