@@ -8,7 +8,7 @@ from typing import Protocol
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.certificate import PassCertificates
-from cleaner.passes.clean import clean
+from cleaner.passes.clean import PlanOutdated, clean
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.report import PassReport
@@ -78,7 +78,7 @@ class WatchedLog(CompactedLog):
         self._execute(plan, never_stop)
 
     def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
-        """Run one pass. Returns None if it ended early because of damage; the next one knows that."""
+        """Run one pass. Returns None if it ended early because of damage; the next one knows of it."""
         self._passes += 1
         self.aside.now_ms = self.now_ms
         self._watch.pass_begins()
@@ -94,6 +94,9 @@ class WatchedLog(CompactedLog):
                 ),
                 mover=self.aside,
             )
+        except PlanOutdated:
+            # Also without damage: a crash may have torn a key sidecar, which is never synced.
+            return None
         except (CleaningAborted, VerificationFailed):
             # Damage may look like a wrong sidecar.
             if not self.spoiled:
