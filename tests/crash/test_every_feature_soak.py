@@ -10,6 +10,8 @@
 One idempotent producer for each topic sends again what was not acknowledged. In the end each topic must
 have exactly what follows from the number of its records, each byte as it was sent.
 
+Three of them compare keys byte by byte.
+
 KOMPAKT_FEATURE_RECORDS sets how many records there are in all, KOMPAKT_SOAK_SEED repeats the choices.
 """
 
@@ -89,16 +91,18 @@ BASE = {
     "delete.retention.ms": "1000",
 }
 UNDO = {"compaction.undo.ms": "60000"}
+COMPARED = {"compaction.compare.keys": "true"}
 CONFIGS: Mapping[str, Mapping[str, str]] = {
     "ranked": {
         "compaction.strategy": "header",
         "compaction.strategy.header": VERSION_HEADER.decode(),
+        **COMPARED,
         **UNDO,
     },
-    "versions": {"compaction.versions": "3"},
+    "versions": {"compaction.versions": "3", **COMPARED},
     "thinned": {"compaction.thinning": "one per 1h for 11y"},
     "expiring": {"compaction.ttl.header": TTL_HEADER.decode()},
-    "spared": {"min.segment.dead.ratio": "0.3", **UNDO},
+    "spared": {"min.segment.dead.ratio": "0.3", **COMPARED, **UNDO},
     "moved": {"compaction.unkeyed.records": "move", "compaction.unkeyed.topic": "aside"},
 }
 ERASED_TOPIC = "spared"

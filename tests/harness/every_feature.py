@@ -64,6 +64,7 @@ class EveryFeature(UndoneHistory):
             retention_ms=self.retention_ms,
             compaction_unkeyed_records=self.unkeyed_mode,
             compaction_unkeyed_topic="aside",
+            compaction_compare_keys=self.seed % 2 == 0,
         )
         config.check_compaction()
         return config
