@@ -20,47 +20,32 @@ from __future__ import annotations
 import os
 import random
 import struct
-import subprocess
-import sys
 import time
-from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
 
 import numpy as np
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
-from bench.base.raw_protocol import fetch_head, fetch_request, produce_request
-from metrics import cleaner_names, partition_names
+from bench.base.raw_protocol import fetch_head, fetch_request
+from metrics import partition_names
 from protocol.records.record_batch import Record
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import LOG, segment_file
-from tests.harness.asked_broker import ask, erase, rows_of, undo_newest
-from tests.harness.broker_process import BrokerProcess, samples
+from tests.harness.asked_broker import ask
+from tests.harness.broker_process import samples
 from tests.harness.clients import create_topic
+from tests.harness.damaged_segment import DamagedSegment
 from tests.harness.feature_records import (
     KINDS,
     TTL_HEADER,
     VERSION_HEADER,
-    FeatureRecords,
     UnkeyedRecords,
     with_number,
 )
+from tests.harness.feature_site import LAST_KEY, Site, TopicWriter
 from tests.harness.log_builder import records_in
 from tests.harness.numbered_records import (
     HEADER,
-    KEY_MARK,
     PRODUCER_ID,
     RECORDS_A_BATCH,
     Offsets,
@@ -76,10 +61,8 @@ CHECKED_KILLS = 10
 """After one of so many kills all files are verified."""
 ACTS_A_LIFE = 4
 """So often an operator undoes a pass, or erases a key."""
-TRIES_MAX = 3
 SECONDS_TO_CLEAN = min(RECORDS / 2_000_000, 15.0)
 """So long a life of the broker lasts for its passes, at most."""
-IN_FLIGHT_MAX = 5
 ANSWER_BYTES_MAX = 8 << 20
 SECONDS_TO_CONVERGE_MAX = 60.0 + RECORDS / 50_000
 
@@ -105,177 +88,8 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
     "spared": {"min.segment.dead.ratio": "0.3", **COMPARED, **UNDO},
     "moved": {"compaction.unkeyed.records": "move", "compaction.unkeyed.topic": "aside"},
 }
-ERASED_TOPIC = "spared"
-LAST_KEY = b"the last one"
+ERASED_TOPIC, DAMAGED_TOPIC = "spared", "versions"
 FINAL = {"min.cleanable.dirty.ratio": "0", "min.segment.dead.ratio": "0"}
-
-
-class Site:
-    """The broker, with its administration."""
-
-    def __init__(self, path: Path) -> None:
-        self.broker = BrokerProcess(path, {"log.cleaner.backoff.ms": "20"})
-        self.done = Counter[str]()
-
-    def alter(self, topic: str, **values: str) -> None:
-        entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in values.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        admin.incremental_alter_configs([resource])[resource].result(30)
-
-    def produce_last(self, topic: str) -> None:
-        """A log is not clean up to its end while its last record has lost."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers})
-        producer.produce(topic, key=LAST_KEY, value=b".")
-        assert producer.flush(60) == 0
-
-    def undo(self, topic: str) -> None:
-        """Undo the newest pass, if one is kept, and let the cleaner do it again."""
-        for _ in range(TRIES_MAX):
-            with suppress(HTTPError):  # Another pass came in between.
-                self.done["undos"] += undo_newest(self.broker, topic)
-                break
-        ask(self.broker, "POST", f"/topics/{topic}/resume")
-
-    def erase(self, topic: str, key: int) -> int:
-        """Accept the erasure of a key. Returns the offset below which its records must go."""
-        erasure = erase(self.broker, topic, KEY_MARK + b"%08d" % key)
-        self.done["erasures"] += 1
-        return int(erasure["partitions"][0]["below"])
-
-    def erasures_not_certified(self) -> list[Any]:
-        erasures = ask(self.broker, "GET", "/erasures")["erasures"]
-        assert len(erasures) == self.done["erasures"]
-        return [each for each in erasures if not each["is_certified"]]
-
-    def check_ledger(self) -> None:
-        """Verify the ledger of the stopped broker, with the digests of all segments."""
-        ledger = [sys.executable, "-m", "cli", "compact", "ledger", "verify"]
-        subprocess.run([*ledger, "--data-dir", str(self.broker.data_dir)], check=True)
-
-    def let_clean(self, seconds: float) -> None:
-        """Wait until as many passes have ended in this life as there are topics; not longer than so."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            passes = samples(self.broker.metrics(), cleaner_names.PASSES.name, result="completed")
-            if sum(passes) >= len(CONFIGS):
-                return
-            time.sleep(0.2)
-
-    def log_directory(self, topic: str) -> Path:
-        (directory,) = self.broker.data_dir.glob(f"{topic}.*/0")
-        return directory
-
-
-class TopicWriter:
-    """The producer of one topic: what is not acknowledged when the broker dies is sent again."""
-
-    def __init__(self, site: Site, records: FeatureRecords) -> None:
-        self._site = site
-        self.records = records
-        self._in_flight: deque[tuple[int, bytes]] = deque()
-        self.next = 0
-        self._connection: RawConnection | None = None
-        self.base_offsets: list[int] = []
-        """Of each acknowledged batch."""
-
-    @property
-    def topic(self) -> str:
-        return self.records.topic
-
-    def connect(self) -> None:
-        """Continue with a broker that has just started."""
-        self.close()
-        self._connection = RawConnection(self._site.broker.port, timeout=60)
-        for _, frame in self._in_flight:
-            self._connection.send(frame)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.socket.close()
-
-    def write(self) -> None:
-        """Send the next batch; without keys only while the topic is not compacted."""
-        if self.records.has_keys(self.next):
-            self._send()
-            return
-        self.finish()
-        self._site.alter(self.topic, cleanup_policy="delete")
-        self._send()
-        self.finish()
-        self._site.alter(self.topic, cleanup_policy="compact")
-        self._site.done["changes of the policy"] += 2
-
-    def finish(self) -> None:
-        """Have everything acknowledged."""
-        while self._in_flight:
-            self._hear()
-
-    def _send(self) -> None:
-        assert self._connection is not None
-        while len(self._in_flight) >= IN_FLIGHT_MAX:
-            self._hear()
-        batch = self.records.batch(self.next)
-        frame = produce_request(self.topic, 0, batch, acks=-1)
-        self._in_flight.append((self.next, frame))
-        self.next += RECORDS_A_BATCH
-        self._connection.send(frame)
-
-    def _hear(self) -> None:
-        assert self._connection is not None
-        answer = self._connection.receive()
-        at = 4 + 4 + 2 + len(self.topic) + 4 + 4
-        error_code, base_offset = struct.unpack_from(">hq", answer, at)
-        first, _ = self._in_flight.popleft()
-        assert error_code == 0, f"{self.topic}: record {first} was answered with {error_code}"
-        assert len(self.base_offsets) * RECORDS_A_BATCH == first
-        if self.base_offsets:
-            assert base_offset >= self.base_offsets[-1] + RECORDS_A_BATCH
-        self.base_offsets.append(base_offset)
-
-    def offsets_of(self, numbers: Offsets) -> Offsets:
-        bases = np.array(self.base_offsets, np.int64)
-        return bases[numbers // RECORDS_A_BATCH] + numbers % RECORDS_A_BATCH
-
-
-class Damage:
-    """A segment of a topic that is damaged while the broker is down, and repaired later."""
-
-    def __init__(self, site: Site, topic: str) -> None:
-        self._site = site
-        self._topic = topic
-        self._damaged: tuple[Path, bytes, bytes] | None = None
-
-    def change(self, choices: random.Random) -> None:
-        """Repair what is damaged; or damage a cleaned segment, if there is one."""
-        if self._damaged is not None:
-            path, sound, spoiled = self._damaged
-            assert path.read_bytes() == spoiled, "a damaged segment was changed"
-            path.write_bytes(sound)
-            self._damaged = None
-            return
-        directory = self._site.log_directory(self._topic)
-        cleaned = [row for row in rows_of(directory) if row.is_cleaned]
-        if cleaned:
-            row = choices.choice(cleaned)
-            path = directory / segment_file(row.base_offset, row.file_version, LOG)
-            sound = path.read_bytes()
-            at = choices.randrange(len(sound) // 4, len(sound))
-            spoiled = sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :]
-            path.write_bytes(spoiled)
-            self._damaged = path, sound, spoiled
-            self._site.done["damaged segments"] += 1
-
-    def repair(self, choices: random.Random) -> None:
-        if self._damaged is not None:
-            self.change(choices)
-
-    @property
-    def is_there(self) -> bool:
-        return self._damaged is not None
 
 
 def batches_of(port: int, topic: str, end: int) -> Iterator[memoryview]:
@@ -367,7 +181,7 @@ def test_every_feature_at_once_loses_nothing_and_brings_nothing_back_across_kill
     choices, site, started = random.Random(seed), Site(tmp_path), time.monotonic()
     writers = [TopicWriter(site, kind(KEYS, seed)) for kind in KINDS]
     erased: dict[int, int] = {}
-    damage = Damage(site, "versions")
+    damaged: DamagedSegment | None = None
     site.broker.start()
     create_topic(site.broker.bootstrap_servers, "aside", config={"retention.ms": "-1"})
     for topic, config in CONFIGS.items():
@@ -379,18 +193,22 @@ def test_every_feature_at_once_loses_nothing_and_brings_nothing_back_across_kill
             end = BATCHES_A_TOPIC * life // (KILLS + 1)
             write_up_to(end, writers, site, erased, choices)
             if life <= KILLS:
-                site.let_clean(SECONDS_TO_CLEAN)
+                site.let_clean(len(CONFIGS), SECONDS_TO_CLEAN)
                 # The moment is as random as the passes are long.
                 time.sleep(choices.uniform(0, SECONDS_TO_CLEAN / 10))
                 site.broker.kill()
                 site.done["kills"] += 1
-                if life % CHECKED_KILLS == 0 and not damage.is_there:
+                if life % CHECKED_KILLS == 0 and damaged is None:
                     assert errors_in(ReadOnlyFileSystem(), str(site.broker.data_dir)) == []
-                damage.change(choices)
+                damaged = site.damage_or_repair(DAMAGED_TOPIC, damaged, choices)
                 site.broker.start()
         for writer in writers:
             writer.finish()
-        left = converge(site, writers, erased, damage, choices)
+        assert site.broker.stop() == 0
+        if damaged is not None:
+            damaged.repair()
+        site.broker.start()
+        left = converge(site, writers, erased)
     finally:
         for writer in writers:
             writer.close()
@@ -424,17 +242,8 @@ def write_up_to(
                 erased[key] = site.erase(ERASED_TOPIC, key)
 
 
-def converge(
-    site: Site,
-    writers: list[TopicWriter],
-    erased: Mapping[int, int],
-    damage: Damage,
-    choices: random.Random,
-) -> int:
+def converge(site: Site, writers: list[TopicWriter], erased: Mapping[int, int]) -> int:
     """Wait until each topic has what must be left and no more. Returns how many records that is."""
-    assert site.broker.stop() == 0
-    damage.repair(choices)
-    site.broker.start()
     for topic in CONFIGS:
         values = {name.replace(".", "_"): value for name, value in FINAL.items()}
         site.alter(topic, **values)

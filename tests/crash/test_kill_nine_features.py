@@ -31,13 +31,13 @@ from confluent_kafka import Producer
 
 from protocol.records.record_batch import Record
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import LOG, segment_file
 from storage.ledger.ledger_head import SignedHead, signed_head
 from storage.verify.ledger import LedgerReport, LedgerVerification, cleaned_segments
 from storage.verify.verify import find_logs
-from tests.harness.asked_broker import ask, clean_now, erase, rows_of, undo_newest
+from tests.harness.asked_broker import ask, clean_now, erase, undo_newest
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import create_topic
+from tests.harness.damaged_segment import DamagedSegment, damage_one
 from tests.harness.erased_log import records_on_disk
 from tests.harness.log_builder import records_in
 from tests.harness.numbered_records import HEADER
@@ -125,16 +125,6 @@ class Load:
         assert self._producer.flush(60) == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
-    """A segment that is damaged, with its bytes."""
-
-    path: Path
-    sound: bytes
-    base_offset: int
-    end_offset: int
-
-
 class Operator:
     """Acts on the broker, and checks what it did."""
 
@@ -149,7 +139,7 @@ class Operator:
         self._below: dict[str, tuple[bytes, int]] = {}
         """By erasure: the key, and below which offset its records go."""
         self._dying = [*DYING]
-        self._damaged: Damaged | None = None
+        self._damaged: DamagedSegment | None = None
         self._anchor: SignedHead | None = None
         self.undos = self.damages = self.fenced = 0
 
@@ -198,8 +188,7 @@ class Operator:
                 self._damage()
         else:
             assert not report.is_sound, "the ledger does not know the digest of the damaged segment"
-            assert self._damaged.path.exists(), "a damaged segment was rewritten"
-            self._damaged.path.write_bytes(self._damaged.sound)
+            self._damaged.repair()
             self._damaged = None
             assert self._ledger().is_sound
         self._anchor = signed_head(ReadOnlyFileSystem(), path)
@@ -212,16 +201,8 @@ class Operator:
         return LedgerVerification(fs, path, cleaned_segments(fs, found.logs), anchors=anchors).run()
 
     def _damage(self) -> None:
-        directory = self.log_directory("damaged")
-        cleaned = [row for row in rows_of(directory) if row.is_cleaned and row.size]
-        if cleaned:
-            row = self._choices.choice(cleaned)
-            path = directory / segment_file(row.base_offset, row.file_version, LOG)
-            sound = path.read_bytes()
-            at = self._choices.randrange(len(sound) // 2, len(sound))
-            path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
-            self._damaged = Damaged(path, sound, row.base_offset, row.end_offset)
-            self.damages += 1
+        self._damaged = damage_one(self.log_directory("damaged"), self._choices)
+        self.damages += self._damaged is not None
 
     def log_directory(self, topic: str) -> Path:
         (directory,) = self._broker.data_dir.glob(f"{topic}.*/0")
@@ -297,12 +278,12 @@ class Operator:
             fenced = samples(self._broker.metrics(), "kompakt_log_fenced_bytes", topic="damaged")
             self.fenced += bool(sum(fenced))
 
-    def records(self, topic: str, without: Damaged | None = None) -> list[Record]:
+    def records(self, topic: str, without: DamagedSegment | None = None) -> list[Record]:
         """Returns all records of a topic, without those of a damaged segment."""
         return [*records_of(self._broker.port, topic, without)]
 
 
-def records_of(port: int, topic: str, without: Damaged | None = None) -> Iterator[Record]:
+def records_of(port: int, topic: str, without: DamagedSegment | None = None) -> Iterator[Record]:
     """Yields the records of a topic's only partition, without those of a damaged segment."""
     position = 0
     with RawConnection(port, timeout=SECONDS_MAX) as connection:

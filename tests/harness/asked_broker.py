@@ -1,15 +1,12 @@
-"""Asks a broker process over its HTTP API, as an operator's command does, and looks at its manifests."""
+"""Asks a broker process over its HTTP API, as an operator's command does."""
 
 from __future__ import annotations
 
 import json
 import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
-from storage.files.paths import MANIFEST
-from storage.formats.manifest import SegmentRow, decode
 from tests.harness.broker_process import BrokerProcess
 
 SECONDS_MAX = 60.0
@@ -52,8 +49,3 @@ def undo_newest(broker: BrokerProcess, topic: str) -> bool:
     if kept["passes"]:
         ask(broker, "POST", f"{where}?pass={kept['passes'][0]['number']}")
     return bool(kept["passes"])
-
-
-def rows_of(directory: Path) -> tuple[SegmentRow, ...]:
-    """Returns the segments that a log's manifest lists."""
-    return decode((directory / MANIFEST).read_bytes(), MANIFEST).segments
