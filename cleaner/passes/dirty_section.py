@@ -120,6 +120,8 @@ def dirty_section(
         transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
         _walk(transactions, dirty, fences)
     section_end = transactions.end_offset if transactions else end_offset
+    # Of a log that begins within an undecided batch, nothing is left to judge, and no batch is split.
+    sweeps = sweeps and section_end > log_start_offset
     return DirtySection(
         sources=sources if sweeps else dirty,
         start_offset=start_offset,

@@ -374,7 +374,28 @@ def test_a_history_that_no_setting_keeps_does_not_end_below_a_fence() -> None:
     assert offsets(log) == [2, 3]
 
 
-@pytest.mark.parametrize("config", [THREE_VERSIONS, replace(CONFIG, min_segment_dead_ratio=0.5)])
+def test_a_sweep_of_a_log_that_begins_within_an_undecided_batch_judges_nothing() -> None:
+    log = CompactedLog(replace(CONFIG, compaction_versions=2, min_segment_dead_ratio=0.01))
+    log.append((b"a", b"1"), (b"a", b"2"))
+    log.clean()
+    ended, hanging = TransactionalProducer(log, 7), TransactionalProducer(log, 8)
+    ended.send((b"b", b"1"), (b"b", b"2"), (b"b", b"3"), (b"b", b"4"))
+    hanging.send((b"c", b"1"))
+    # Its marker lies above the transaction that is still open.
+    ended.commit()
+    log.roll()
+    log.log.delete_records(Offset(5))
+    before = log.pairs()
+
+    report = log.execute(log.plan())
+
+    assert report.sweeps
+    assert log.pairs() == before
+
+
+@pytest.mark.parametrize(
+    "config", [THREE_VERSIONS, THINNED, replace(CONFIG, min_segment_dead_ratio=0.5)]
+)
 def test_an_aborted_batch_into_which_the_log_start_has_moved_counts_for_nothing(
     config: LogConfig,
 ) -> None:
