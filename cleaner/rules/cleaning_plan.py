@@ -138,9 +138,16 @@ def plan_pass(
         sweeps=assessment.sweeps,
         history_due_ms=assessment.history_due_ms,
         spares=assessment.spares,
-        due_ms_of_spared=min(assessment.spared_due_ms, assessment.dirty_due_ms),
+        due_ms_of_spared=_due_ms_of_spared(view, assessment, now_ms),
         known_fences=assessment.known_fences,
     )
+
+
+def _due_ms_of_spared(view: CleaningView, assessment: Assessment, now_ms: int) -> int:
+    """Returns when records must go that a pass leaves now. Without dirty ones, the settings have changed
+    what is superseded."""
+    latest_ms = min(now_ms + view.config.max_compaction_lag_ms, LONG_MAX)
+    return min(assessment.spared_due_ms, assessment.dirty_due_ms, latest_ms)
 
 
 def remainder_of(plan: CleaningPlan, report: PassReport) -> Remainder:

@@ -220,6 +220,22 @@ def test_after_a_start_nothing_is_left_if_a_deadline_may_be_over() -> None:
     assert not log.log.has_history
 
 
+def test_what_changed_settings_supersede_has_a_deadline_without_dirty_records() -> None:
+    config = replace(SPARING, max_compaction_lag_ms=LAG_MS)
+    log = log_of(full_segment((b"a", VALUE)), config=replace(config, compaction_versions=2))
+    log.append_segment((b"a", VALUE))
+    log.execute(log.plan())
+
+    log.log.update_config(config)
+    report = log.execute(log.plan(requested=False))
+
+    assert (report.reason, report.records_spared) == ("HISTORY_DUE", 1)
+    assert report.spared_due_ms == log.now_ms + LAG_MS
+    log.now_ms += LAG_MS
+    log.clean_until_idle()
+    assert offsets(log) == list(range(1, 11))
+
+
 # -------------------------------------------------------------------------- other settings
 
 
