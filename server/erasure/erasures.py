@@ -292,7 +292,8 @@ class Erasures:
                 if need.next is Next.PROVE:
                     want.proofs.append((tracked, bound_of(erasure, number)))
         tracked.needs = tuple(needs)
-        guard = await self._guard(tracked, topic)
+        # At once, so that nobody sees an erasure that is held by nothing.
+        guard, tracked.kept = await self._guard(tracked, topic)
         tracked.forecast = forecast(
             [(need, self._then_ms(tracked, number, topic)) for number, need in enumerate(needs)],
             now_ms,
@@ -349,34 +350,32 @@ class Erasures:
             tracked.tombstones[number] = segments, known
         return known
 
-    async def _guard(self, tracked: Tracked, topic: Topic) -> Guard:
-        """Returns the guard of a look that holds, by what the erasure needs."""
+    async def _guard(self, tracked: Tracked, topic: Topic) -> tuple[Guard, tuple[Holder, ...]]:
+        """Returns the guard of a look that holds, by what the erasure needs, and what holds it."""
         erasure = tracked.erasure
-        tracked.kept = ()
         is_erased = erasure.state is ErasureState.ERASED
         if any(need.next is not Next.NOTHING for need in tracked.needs):
             is_back = is_erased and are_records_back(tracked, topic)
-            return Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE
+            return (Guard.LEFT if is_back or not is_erased else Guard.TOMBSTONE), ()
         unproven = Guard.TOMBSTONE if is_erased else Guard.LEFT
         copies = []
         for number, proof in [*tracked.proofs.items()]:
             log = topic.partitions[number]
             assert isinstance(log, PartitionLog)
             if not proof.holds_for(log):
-                return unproven  # What is kept for undos stays until there is another proof.
+                return unproven, ()  # What is kept for undos stays until there is another proof.
             left = await self._prover.left_of(log, proof, drops=True)
             copies += [(number, each) for each in left]
         # Nothing can be undone now. What was undone before needs another proof.
         if not _all_hold(tracked, topic):
-            return unproven
+            return unproven, ()
         if copies:
-            tracked.kept = tuple(
+            return Guard.KEPT, tuple(
                 Holder(partition=number, text=f"{each.path}: {each.what}", remedy=each.remedy)
                 for number, each in copies
             )
-            return Guard.KEPT
         has_tombstones = any(part.has_tombstone for part in erasure.partitions)
-        return Guard.TOMBSTONE if has_tombstones and not is_erased else Guard.NOTHING
+        return (Guard.TOMBSTONE if has_tombstones and not is_erased else Guard.NOTHING), ()
 
     # ---------------------------------------------------------------- steps
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,16 +19,18 @@ from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.errors import UnsupportedMagic
 from server.erasure import erasures as erasures_module
 from server.erasure import log_works
+from server.erasure import proofs as proofs_module
 from server.erasure.certificate import canonical
 from server.erasure.erasure import Erasure, KeyClaim
 from server.erasure.erasures import Erasures
 from server.erasure.intake import ErasureRefused
 from server.erasure.needs import Tombstone
-from server.erasure.proofs import LogProof, Prover
+from server.erasure.proofs import LogProof, Prover, left_of
 from server.erasure.state_table import ErasureState
 from server.http import broker_facts
 from server.metadata.store import MetadataStore, TxnResult
 from storage.batches.validate import ValidBatch
+from storage.files.kept_copies import KeptCopy
 from storage.files.local_files import LocalFileSystem
 from storage.files.signing_key import SigningKey
 from storage.log.appender import Appended
@@ -219,6 +222,28 @@ async def test_what_holds_an_erasure_is_named_and_it_continues_when_that_lets_go
         assert "find-hanging" in pinned["holders"][0]["remedy"]
         producer.abort()
         await until(broker, pinned, is_in("erased", "complete"))
+
+
+async def test_what_is_held_has_a_holder_also_while_the_broker_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*arguments: Any, **named: Any) -> list[KeptCopy]:
+        time.sleep(0.05)
+        return left_of(*arguments, **named)
+
+    monkeypatch.setattr(proofs_module, "left_of", slowly)
+    async with steered_broker(tmp_path) as broker:
+        await create(broker)
+        await produce(broker, KEY, b"her address")
+        reader = broker.served.log("people").segments[0].files
+        reader.pin()
+        (erasure,) = await erase(broker, KEY)
+        await until(broker, erasure, is_in("held"))
+
+        for _ in range(20):
+            erasure = await broker.get(f"/erasures/{erasure['id']}")
+            assert [holder["text"] for holder in erasure["holders"]]
+        reader.unpin()
 
 
 async def test_an_erasure_survives_a_restart_and_the_store_never_has_the_key(
