@@ -27,7 +27,7 @@ from cleaner.passes.index import IndexedSegment
 from cleaner.passes.mark import Marked
 from cleaner.passes.scan import scan_segment
 from cleaner.passes.verify_pass import VerificationFailed
-from cleaner.rules.step import ReadStep
+from cleaner.rules.step import KeysDiffer, ReadStep
 from cleaner.rules.text import count_text
 
 Window = Sequence[tuple[IndexedSegment, Marked]]
@@ -95,6 +95,7 @@ class KeyComparison:
                     self._find(winners, note)
                     self._meter.progress.expect_left(Phase.COMPARE, to_mark + to_find)
                     note(segment)
+            _check_entries(segment, self._proof.marked_records)
             to_mark -= segment.row.size
         self._find(winners, note)
 
@@ -133,8 +134,26 @@ class KeyComparison:
         """Read a segment chunk by chunk. Raises as `scan_segment`."""
 
         def step(chunk: bytes, position: int) -> ReadStep:
-            return feed(chunk, position=position)
+            try:
+                return feed(chunk, position=position)
+            except KeysDiffer:
+                raise _wrong_sidecar(segment) from None
 
         return scan_segment(
             segment, step, chunk_bytes=self._settings.chunk_bytes, meter=self._meter
         )
+
+
+def _check_entries(segment: IndexedSegment, records: int) -> None:
+    """Check that the marks were for as many records as the segment has."""
+    if records != segment.totals.entries:
+        raise _wrong_sidecar(segment)
+
+
+def _wrong_sidecar(segment: IndexedSegment) -> VerificationFailed:
+    """Remove a key sidecar that does not have one entry for each record with a key."""
+    segment.segment.drop_key_sidecar()
+    return VerificationFailed(
+        f"the key sidecar of the segment at offset {segment.row.base_offset} does not have one entry for"
+        " each record with a key; the next pass rebuilds it"
+    )

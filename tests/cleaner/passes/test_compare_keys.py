@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from cleaner.passes import clean as clean_module
+from cleaner.passes.index import IndexedSegment
 from cleaner.passes.mark import Marked, mark_window
 from cleaner.passes.verify_pass import VerificationFailed
+from storage.formats.key_totals import KeyTotals
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, DIRECTORY, SETTINGS, CompactedLog
 from tests.harness.damage import flip, log_files
@@ -99,6 +101,26 @@ def test_the_next_pass_makes_the_key_sidecars_again(monkeypatch: pytest.MonkeyPa
 
     assert report.sidecars_built == 2
     assert [key for _, key, _ in log.pairs()] == [b"only", b"a"]
+
+
+@pytest.mark.parametrize("entries", [3, 20])
+def test_a_sidecar_with_too_few_or_too_many_entries_is_refused(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checksum is right, so it was wrong when it was written."""
+    log = log_of(many(b"1", count=10), [(b"key-0", b"2")])
+    totals = KeyTotals(blocks=1, entries=entries, batches=10)
+
+    def marked(window: Any, *parts: Any, **named: Any) -> list[Marked]:
+        found = mark_window(window, *parts, **named)
+        found[0].marks = found[0].marks[: -(-entries // 8)]
+        monkeypatch.setattr(IndexedSegment, "totals", property(lambda _: totals))
+        return found
+
+    monkeypatch.setattr(clean_module, "mark_window", marked)
+
+    with pytest.raises(VerificationFailed, match="at offset 0 does not have one entry for each"):
+        log.clean()
 
 
 def test_a_later_record_that_was_aborted_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
