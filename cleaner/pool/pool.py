@@ -48,6 +48,7 @@ from cleaner.pool.unkeyed_mover import UnkeyedTopics
 from cleaner.pool.watchdog import Watchdog
 from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
+from cleaner.remote.refusal import why_not_remote
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.expiry_report import ExpiryFacts, ExpiryReport
 from cleaner.rules.hold import HoldOf, no_hold
@@ -60,9 +61,6 @@ from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.files.errors import LogOffline, NoSpace, SegmentRemoved, StorageError
-from storage.formats.compaction_config import COMPARE_KEYS, MIN_SEGMENT_DEAD_RATIO, UNKEYED
-from storage.formats.compaction_history import THINNING, VERSIONS
-from storage.formats.compaction_strategy import STRATEGY
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.cleaning_view import CleaningView
@@ -320,36 +318,15 @@ class CleanerPool:
         As with `clean_now`, the active segment rolls and the pass goes up to the high watermark.
 
         Raises:
-            ValueError: as `clean_now`; or records have versions, which executors do not compare, or
-                older values stay, records without a key are moved, or keys are compared.
+            ValueError: as `clean_now`; or only the broker's own cleaner can clean it (`why_not_remote`).
             CleaningPaused, CleaningAborted: as `clean_now`.
             LogBusy: a pass, a rehearsal or another lease has claimed the log.
         """
         self.check_may_clean(log)
-        if log.config.strategy.has_versions:
-            strategy = log.config.compaction_strategy
-            raise ValueError(
-                f"{log.topic_partition} has {STRATEGY}={strategy}:"
-                " only the broker's own cleaner compares versions"
-            )
-        config = log.config
-        if log.has_history or config.history.keeps_more or config.spares_segments:
-            raise ValueError(
-                f"older values of {log.topic_partition} stay ({VERSIONS}, {THINNING},"
-                f" {MIN_SEGMENT_DEAD_RATIO}), or did so:"
-                " only the broker's own cleaner judges them"
-            )
-        if log.config.moves_unkeyed_records:
-            raise ValueError(
-                f"{log.topic_partition} has {UNKEYED}=move: only the broker's own cleaner moves records"
-            )
-        if log.config.compaction_compare_keys:
-            raise ValueError(
-                f"{log.topic_partition} has {COMPARE_KEYS}=true:"
-                " only the broker's own cleaner compares keys"
-            )
-        if fences := self._lookout.assess(log).known_fences:
-            raise ValueError(f"only the broker's own cleaner cleans around {fences[0]}")
+        partition, fences = log.topic_partition, self._lookout.assess(log).known_fences
+        reason = why_not_remote(partition, log.config, has_history=log.has_history, fences=fences)
+        if reason is not None:
+            raise ValueError(reason)
         if (running := self._runner.running.get(log.topic_partition)) is not None:
             raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")
         log.roll(self._clock.now_ms())
