@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -227,11 +227,15 @@ async def test_what_holds_an_erasure_is_named_and_it_continues_when_that_lets_go
 async def test_what_is_held_has_a_holder_also_while_the_broker_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slowly(*arguments: Any, **named: Any) -> list[KeptCopy]:
-        time.sleep(0.05)
+    stops, looks, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def stopping(*arguments: Any, **named: Any) -> list[KeptCopy]:
+        if stops.is_set():
+            looks.set()
+            assert goes_on.wait(PATIENCE_SECONDS)
         return left_of(*arguments, **named)
 
-    monkeypatch.setattr(proofs_module, "left_of", slowly)
+    monkeypatch.setattr(proofs_module, "left_of", stopping)
     async with steered_broker(tmp_path) as broker:
         await create(broker)
         await produce(broker, KEY, b"her address")
@@ -240,9 +244,13 @@ async def test_what_is_held_has_a_holder_also_while_the_broker_looks_again(
         (erasure,) = await erase(broker, KEY)
         await until(broker, erasure, is_in("held"))
 
-        for _ in range(20):
-            erasure = await broker.get(f"/erasures/{erasure['id']}")
-            assert [holder["text"] for holder in erasure["holders"]]
+        stops.set()
+        assert await asyncio.to_thread(looks.wait, PATIENCE_SECONDS)
+        erasure = await broker.get(f"/erasures/{erasure['id']}")
+        stops.clear()
+        goes_on.set()
+
+        assert "a reader still uses" in erasure["holders"][0]["text"]
         reader.unpin()
 
 
