@@ -12,6 +12,8 @@ import urllib.request
 import venv
 from pathlib import Path
 
+from tests.harness.translated import translated
+
 ROOT = Path(__file__).parents[1]
 START_SECONDS_MAX = 30
 
@@ -33,9 +35,9 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, sources / name)
     # What Cython has made of them in the checkout saves its time, too.
-    for name in filter(is_translated, tracked):
-        generated = Path(name).with_suffix(".c")
-        shutil.copy(ROOT / generated, sources / generated)
+    for name in (each for each in tracked if each.endswith(".pyx")):
+        if (generated := translated(name)) is not None:
+            shutil.copy(generated, sources / generated.relative_to(ROOT))
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(sources)]
     # The test needs no fast code, so save the compiler's time.
     hasty = os.environ | {"CFLAGS": "-O0"}
@@ -62,13 +64,6 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
     finally:
         broker.terminate()
         assert broker.wait(timeout=30) == 0
-
-
-def is_translated(name: str) -> bool:
-    """Returns whether the checkout has the C file of a compiled module, made of its present source."""
-    source, generated = ROOT / name, (ROOT / name).with_suffix(".c")
-    has_both = name.endswith(".pyx") and source.is_file() and generated.is_file()
-    return has_both and generated.stat().st_mtime >= source.stat().st_mtime
 
 
 def becomes_ready(http_port: int) -> bool:

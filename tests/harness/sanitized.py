@@ -13,6 +13,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -24,6 +25,7 @@ import pytest
 
 from pipeline.spark.jars import cache_folder
 from tests.harness.java_program import put_in_place
+from tests.harness.translated import INCLUDED, translated
 
 REPOSITORY = Path(__file__).parents[2]
 RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
@@ -34,7 +36,6 @@ FLAGS = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
     *(f"-I{path}" for path in INCLUDE),
 )  # fmt: skip
-INCLUDED = (".pxd", ".pxi", ".h")
 
 
 def compiled_sanitized(source: Path, target: Path) -> Path:
@@ -100,8 +101,11 @@ def module_sanitized(pyx: str) -> Path:
             staged = Path(scratch) / "module"
             staged.mkdir()
             source = staged / f"{name}.c"
-            cython = [sys.executable, "-m", "cython", "-3", "-I", ".", pyx, "-o", str(source)]
-            subprocess.run(cython, cwd=REPOSITORY, check=True)
+            if (made := translated(pyx)) is not None:
+                shutil.copy(made, source)
+            else:
+                cython = [sys.executable, "-m", "cython", "-3", "-I", ".", pyx, "-o", str(source)]
+                subprocess.run(cython, cwd=REPOSITORY, check=True)
             compiled_sanitized(source, source.with_suffix(".so"))
             put_in_place(staged, target)
     return target / f"{name}.so"
