@@ -15,10 +15,10 @@ from cleaner.kernel.key_counts import KeyCounts
 from cleaner.keys.counts import BlockCounts, HotKey, KeyTally
 from cleaner.passes.dirty_section import KeySource
 from cleaner.passes.key_parts import (
-    PARTS_MARGIN,
     WHOLE,
     Part,
     check_divisible,
+    parts_for,
     sample_keys_max,
 )
 
@@ -113,9 +113,7 @@ class KeyCounting:
         self._report_left(2)
         while self._count(Part(0, samples)) is None:
             samples *= 2
-        load = self._counts.size / capacity * samples
-        count = max(ceil(load * PARTS_MARGIN), 1)
-        return [Part(number, count) for number in range(count)]
+        return parts_for(self._counts.size / capacity * samples)
 
     def _count(self, part: Part) -> tuple[BlockCounts, BlockCounts] | None:
         """Count a part. Returns the counts of the segments of age 0 and of the others; None if the keys

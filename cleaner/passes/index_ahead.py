@@ -48,7 +48,7 @@ class CountPlan:
 
 
 @any_thread
-class KeyCounting:
+class AheadCounting:
     """Counts the sections of a log: the dirty one first. For one thread at a time."""
 
     __slots__ = ("_clean", "_dirty", "_plan")

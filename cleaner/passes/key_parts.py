@@ -126,9 +126,7 @@ class KeyParts:
         samples = max(ceil(most / sample_keys_max(capacity)) for capacity, most in needs)
         while not self._fill_sample(Part(0, samples), from_offset):
             samples *= 2
-        load = max(each.size / each.capacity for each in self._maps()) * samples
-        count = max(ceil(load * PARTS_MARGIN), 1)
-        return [Part(number, count) for number in range(count)]
+        return parts_for(max(each.size / each.capacity for each in self._maps()) * samples)
 
     def _fill_sample(self, part: Part, from_offset: int) -> bool:
         """Fill the maps with a sample. Cells also come from records below the map."""
@@ -222,6 +220,12 @@ def check_divisible(part: Part) -> None:
         raise RuntimeError(
             "the offset map is too small for one key: raise log.cleaner.dedupe.buffer.size"
         )
+
+
+def parts_for(load: float) -> list[Part]:
+    """Returns the parts for keys that would fill a map `load` times, with a margin. Pure."""
+    count = max(ceil(load * PARTS_MARGIN), 1)
+    return [Part(number, count) for number in range(count)]
 
 
 def sample_keys_max(capacity: int) -> int:

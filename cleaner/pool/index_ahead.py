@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 from cleaner.pacing.clock import Clock
 from cleaner.pacing.meter import CleaningAborted, PassMeter
-from cleaner.passes.index_ahead import CountPlan, KeyCounting
-from cleaner.pool.key_counts import KeyCounts
+from cleaner.passes.index_ahead import AheadCounting, CountPlan
+from cleaner.pool.key_estimates import KeyEstimates
 from cleaner.pool.runner import Runner, RunningPass
 from cleaner.pool.status import Task
 from cleaner.rules.look import COUNTS_PER_LOOK
@@ -51,7 +51,7 @@ class IndexAhead:
     def __init__(
         self,
         runner: Runner,
-        counts: KeyCounts,
+        counts: KeyEstimates,
         *,
         clock: Clock,
         may_run: Callable[[PartitionLog], bool],
@@ -119,7 +119,7 @@ class IndexAhead:
         if plan is None:
             return  # It was switched off, or the log has changed since the look.
         running = self._running = self._runner.claim(log, Task.INDEX, Reason.INDEX_AHEAD)
-        began, counting = self._clock.monotonic(), KeyCounting(plan)
+        began, counting = self._clock.monotonic(), AheadCounting(plan)
         try:
             rest_s = await self._run(running, plan, counting)
             result = await self._runner.in_thread(running, counting.result)
@@ -129,7 +129,7 @@ class IndexAhead:
             self._running = None
             self._runner.release(running)
 
-    async def _run(self, running: RunningPass, plan: CountPlan, counting: KeyCounting) -> float:
+    async def _run(self, running: RunningPass, plan: CountPlan, counting: AheadCounting) -> float:
         """Count in a thread. Returns how long the log rests, in seconds."""
         partition, settings = running.log.topic_partition, self._runner.settings
 

@@ -16,7 +16,7 @@ from cleaner.expiry.sweep import SweepPlan
 from cleaner.inspect.policy_preview import as_configured
 from cleaner.pacing.clock import Clock, HorizonClock
 from cleaner.pool.expiries import Expiries
-from cleaner.pool.key_counts import KeyCounts
+from cleaner.pool.key_estimates import KeyEstimates
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass, remainder_of
 from cleaner.rules.hold import HoldOf
 from cleaner.rules.look import Look
@@ -82,7 +82,7 @@ class Lookout:
         self._horizon_clock = HorizonClock(clock)
         self.expiries = Expiries(clock)
         """What it knows about values that expire."""
-        self.counts = KeyCounts(clock)
+        self.counts = KeyEstimates(clock)
         """What it knows about the keys of logs."""
         # State.
         self._remainders: dict[TopicPartition, tuple[int, Remainder]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cleaner.passes.index_ahead import CountPlan, KeyCounting
+from cleaner.passes.index_ahead import AheadCounting, CountPlan
 from cleaner.rules.reclaimable import Due, KeyCount, Reclaimable, due, has_meaning, what_holds
 from tests.harness.compacted_log import CompactedLog, meter_of, never_stop
 
@@ -47,7 +47,7 @@ class CountedKeys:
             self.count = self.estimate = None
             return None
         plan = self.plan(what)
-        counting = KeyCounting(plan)
+        counting = AheadCounting(plan)
         try:
             counting.run(self.log.settings, meter_of(self.log.log, plan.view.generation, stop))
         finally:

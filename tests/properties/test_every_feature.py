@@ -62,7 +62,7 @@ def _ignore_holds(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ignore_versions(patch: pytest.MonkeyPatch) -> None:
-    """The last record of a key wins, whatever its version."""
+    """The last record of a key wins; versions do not count."""
 
     def by_offset(*sources: Any, strategy: Any, **named: Any) -> DirtySection:
         return dirty_section(*sources, strategy=BY_OFFSET, **named)

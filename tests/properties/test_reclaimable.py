@@ -1,4 +1,4 @@
-"""Whatever has happened to a log: how much a pass would free is known within the stated error.
+"""After any history of a log, the estimate of what a pass frees lies within its stated error.
 
 A rehearsal counts exactly what a pass drops. The estimate is about superseded records, so what goes for
 another reason may be missing in it: aborted records, tombstones whose time has come, and the last record

@@ -12,8 +12,8 @@ from cleaner.explain.explain import explain
 from cleaner.explain.situation import Obstacle, situation_of
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
-from cleaner.passes.index_ahead import KeyCounting
-from cleaner.pool import key_counts as counts_module
+from cleaner.passes.index_ahead import AheadCounting
+from cleaner.pool import key_estimates as counts_module
 from cleaner.pool.status import Task
 from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS
@@ -56,12 +56,12 @@ def hold_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let a count wait until it is halted. Returns the event that one has begun."""
     has_begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def waits(_self: KeyCounting, _settings: CleanerSettings, meter: PassMeter) -> None:
+    def waits(_self: AheadCounting, _settings: CleanerSettings, meter: PassMeter) -> None:
         loop.call_soon_threadsafe(has_begun.set)
         while True:
             meter.check()
 
-    monkeypatch.setattr(KeyCounting, "run", waits)
+    monkeypatch.setattr(AheadCounting, "run", waits)
     return has_begun
 
 
@@ -269,14 +269,14 @@ async def test_damage_is_met_once_and_left_to_the_pass(
 ) -> None:
     log = halves(house)
     flip_a_byte(log)
-    tries, run = 0, KeyCounting.run
+    tries, run = 0, AheadCounting.run
 
-    def counted(self: KeyCounting, settings: CleanerSettings, meter: PassMeter) -> None:
+    def counted(self: AheadCounting, settings: CleanerSettings, meter: PassMeter) -> None:
         nonlocal tries
         tries += 1
         run(self, settings, meter)
 
-    monkeypatch.setattr(KeyCounting, "run", counted)
+    monkeypatch.setattr(AheadCounting, "run", counted)
     async with running(house.pool(AHEAD)) as pool:
         await until(lambda: tries == 1)
         await looks(house)
@@ -294,16 +294,16 @@ async def test_a_count_that_fails_rests_and_other_logs_are_counted(
     house: House, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     failing, log = halves(house, "failing"), halves(house, "sound")
-    tries, run = 0, KeyCounting.run
+    tries, run = 0, AheadCounting.run
 
-    def fails(self: KeyCounting, settings: CleanerSettings, meter: PassMeter) -> None:
+    def fails(self: AheadCounting, settings: CleanerSettings, meter: PassMeter) -> None:
         nonlocal tries
         if self._plan.view.topic_partition == failing.topic_partition:
             tries += 1
             raise error
         run(self, settings, meter)
 
-    monkeypatch.setattr(KeyCounting, "run", fails)
+    monkeypatch.setattr(AheadCounting, "run", fails)
     async with running(house.pool(AHEAD)) as pool:
         await until(lambda: pool.reclaimable_of(log) is not None)
         await looks(house)

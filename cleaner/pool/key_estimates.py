@@ -60,7 +60,7 @@ class _Known:
 
 
 @loop_thread
-class KeyCounts:
+class KeyEstimates:
     """What the pool knows of the keys of logs. Owned by its `Lookout`."""
 
     __slots__ = ("_clock", "_known", "is_on")
