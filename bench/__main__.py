@@ -23,8 +23,8 @@ from rich.table import Table
 from bench.base.figure import Figure
 from bench.cleaner.aborted import aborted_figures
 from bench.cleaner.cleaning import pass_figures
-from bench.cleaner.compared_keys import compared_keys_figures
 from bench.cleaner.copy_runs import copy_figures
+from bench.cleaner.features_in_use import features_in_use_figures
 from bench.cleaner.history import history_figures
 from bench.cleaner.kernel import kernel_figures
 from bench.cleaner.latency_guard import latency_guard_figures
@@ -91,7 +91,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "mostly_clean": mostly_clean_figures,
     "history": history_figures,
     "strategies": strategy_figures,
-    "compared_keys": compared_keys_figures,
+    "features_in_use": features_in_use_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "checkpoints": checkpoint_figures,
