@@ -24,7 +24,11 @@ from bench.base.figure import Figure
 from bench.cleaner.aborted import aborted_figures
 from bench.cleaner.cleaning import pass_figures
 from bench.cleaner.copy_runs import copy_figures
+from bench.cleaner.erasure import erasure_figures
+from bench.cleaner.events import event_figures
+from bench.cleaner.expiry import expiry_figures
 from bench.cleaner.features_in_use import features_in_use_figures
+from bench.cleaner.fences import fence_figures
 from bench.cleaner.history import history_figures
 from bench.cleaner.kernel import kernel_figures
 from bench.cleaner.latency_guard import latency_guard_figures
@@ -92,6 +96,10 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "history": history_figures,
     "strategies": strategy_figures,
     "features_in_use": features_in_use_figures,
+    "expiry": expiry_figures,
+    "erasure": erasure_figures,
+    "fences": fence_figures,
+    "events": event_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "checkpoints": checkpoint_figures,

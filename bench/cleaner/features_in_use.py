@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bench.base.figure import Figure
 from bench.cleaner.cleaned_log import CONFIG
-from bench.cleaner.strategies import figures_beside_the_last_offset
+from bench.cleaner.keyed_log import figures_beside_the_last_offset
 
 CONFIGS = {
     "comparing keys": replace(CONFIG, compaction_compare_keys=True),

@@ -1,6 +1,6 @@
 """What a pass costs where older values stay (`compaction.versions`, `compaction.thinning`).
 
-The same passes as in `strategies.py`, beside those that keep the last value only. Each key has ten
+The same passes as for strategies, beside those that keep the last value only. Each key has ten
 records, with times spread at random over the last eleven days. What stays has to be written, too: the
 first pass writes three times as much with three versions, and nearly everything with thinning.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bench.base.figure import Figure
 from bench.cleaner.cleaned_log import CONFIG
-from bench.cleaner.strategies import figures_beside_the_last_offset
+from bench.cleaner.keyed_log import figures_beside_the_last_offset
 
 CONFIGS = {
     "3 versions": replace(CONFIG, compaction_versions=3),
