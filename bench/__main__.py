@@ -49,7 +49,7 @@ from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
-from bench.peers.rows import peer_figures, quick_peer_figures
+from bench.peers.rows import peer_figures, quick_peer_figures, tansu_figures
 from bench.peers.two_brokers import two_broker_figures
 from bench.replog.placements import placement_figures
 from bench.replog.snapshotters import snapshotter_figures
@@ -81,6 +81,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "idle_connections": idle_connection_figures,
     "latency": latency_figures,
     "peers": peer_figures,
+    "tansu": tansu_figures,
     "fetch": fetch_figures,
     "produce": produce_figures,
     "tls": tls_throughput_figures,

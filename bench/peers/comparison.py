@@ -1,4 +1,4 @@
-"""Both brokers, running side by side, and the figure that compares them.
+"""Kompakt and a peer, running side by side, and the figure that compares them.
 
 The peer's value takes the place of the machine's limit in each figure, so a ratio above 1 is ours.
 The note has the CPU of both processes, which the ratio of rates hides once a core is idle. Apache Kafka
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -19,9 +19,9 @@ from bench.base.apache_kafka import NAME as KAFKA
 from bench.base.apache_kafka import kafka_command
 from bench.base.figure import Figure, interleaved
 from bench.base.processes import broker_command, cpu_seconds, free_port, running
+from bench.base.tansu import NAME as TANSU
+from bench.base.tansu import tansu_command
 from bench.base.tls import Tls
-
-OUR_DATA, THEIR_DATA = "data", "kafka/data"
 
 
 @dataclass(slots=True)
@@ -30,6 +30,7 @@ class Peer:
 
     port: int
     pid: int
+    name: str = "Kompakt"
     data: Path = Path()
     """Its data directory."""
     tls: ssl.SSLContext | None = None
@@ -54,7 +55,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Kompakt and Apache Kafka, and how much load they get."""
+    """Kompakt and a peer, and how much load they get."""
 
     ours: Peer
     theirs: Peer
@@ -66,6 +67,10 @@ class Comparison:
     def peers(self) -> tuple[Peer, Peer]:
         """Returns both, Kompakt first."""
         return self.ours, self.theirs
+
+    def limit_is(self, *, is_time: bool) -> str:
+        """Returns what a figure is compared with."""
+        return f"{self.theirs.name} (less is better)" if is_time else self.theirs.name
 
     def figure(
         self, name: str, unit: str, rate: Callable[[Peer], float], *, is_time: bool = False
@@ -83,7 +88,7 @@ class Comparison:
             unit,
             lambda: rate(self.ours),
             lambda: rate(self.theirs),
-            limit_is=f"{KAFKA} (less is better)" if is_time else KAFKA,
+            limit_is=self.limit_is(is_time=is_time),
             pairs=self.effort.pairs,
         )
         mine, its = (median(peer.micros) for peer in self.peers)
@@ -92,52 +97,64 @@ class Comparison:
 
 @contextmanager
 def compared(effort: Effort, *overrides: str, label: str = "") -> Iterator[Comparison]:
-    """Run both brokers, ours with these settings.
+    """Run Kompakt with these settings, and Apache Kafka.
 
     Raises:
         JarsUnavailable: Java or Maven is missing.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        ours, theirs = free_port(), free_port()
         yield Comparison(
-            Peer(
-                ours,
-                stack.enter_context(_kompakt(ours, Path(folder), overrides)),
-                Path(folder) / OUR_DATA,
-            ),
-            Peer(
-                theirs,
-                stack.enter_context(_kafka(theirs, Path(folder), {})),
-                Path(folder) / THEIR_DATA,
-            ),
+            _kompakt(stack, Path(folder), overrides),
+            _kafka(stack, Path(folder)),
             effort,
             label,
         )
 
 
 @contextmanager
+def compared_with_tansu(effort: Effort) -> Iterator[Comparison]:
+    """Run Kompakt, and tansu with its records in memory.
+
+    Raises:
+        TansuUnavailable: it is not installed.
+    """
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        yield Comparison(_kompakt(stack, Path(folder)), _tansu(stack), effort, f", beside {TANSU}")
+
+
+@contextmanager
 def compared_over_tls(effort: Effort) -> Iterator[Comparison]:
-    """Run both brokers with TLS; both take the cipher suite that the same client offers first.
+    """Run Kompakt and Apache Kafka with TLS; both take the cipher suite that the client offers first.
 
     Raises:
         JarsUnavailable: Java or Maven is missing.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        tls, ours, theirs = Tls(Path(folder) / "tls"), free_port(), free_port()
-        kompakt = _kompakt(ours, Path(folder), tls.broker_settings(ours))
-        kafka = _kafka(theirs, Path(folder), tls.kafka_properties(theirs))
+        tls = Tls(Path(folder) / "tls")
         yield Comparison(
-            Peer(ours, stack.enter_context(kompakt), Path(folder) / OUR_DATA, tls.client),
-            Peer(theirs, stack.enter_context(kafka), Path(folder) / THEIR_DATA, tls.client),
+            _kompakt(stack, Path(folder), tls=tls),
+            _kafka(stack, Path(folder), tls=tls),
             effort,
             ", over TLS",
         )
 
 
-def _kompakt(port: int, folder: Path, overrides: Sequence[str]) -> AbstractContextManager[int]:
-    command = broker_command(port, folder / OUR_DATA, "log.cleaner.enable=false", *overrides)
-    return running(command, port)
+def _kompakt(
+    stack: ExitStack, folder: Path, overrides: Sequence[str] = (), tls: Tls | None = None
+) -> Peer:
+    port, data = free_port(), folder / "data"
+    settings = ["log.cleaner.enable=false", *overrides, *(tls.broker_settings(port) if tls else ())]
+    pid = stack.enter_context(running(broker_command(port, data, *settings), port))
+    return Peer(port, pid, data=data, tls=tls.client if tls else None)
 
 
-def _kafka(port: int, folder: Path, properties: Mapping[str, str]) -> AbstractContextManager[int]:
-    return running(kafka_command(port, folder / "kafka", properties=properties), port)
+def _kafka(stack: ExitStack, folder: Path, tls: Tls | None = None) -> Peer:
+    port, place = free_port(), folder / "kafka"
+    properties = tls.kafka_properties(port) if tls else {}
+    pid = stack.enter_context(running(kafka_command(port, place, properties=properties), port))
+    return Peer(port, pid, KAFKA, place / "data", tls.client if tls else None)
+
+
+def _tansu(stack: ExitStack) -> Peer:
+    port = free_port()
+    return Peer(port, stack.enter_context(running(tansu_command(port), port)), TANSU)

@@ -2,7 +2,7 @@
 
     requests      one record each, small and larger, one at a time on each of 1 to 1000 connections
     batches       16 KiB and 64 KiB, spread over connections and partitions
-    partitions    a record to each of a thousand in turn
+    partitions    a record to each of a thousand in turn, and of ten thousand
     codecs        64 KiB before compression, which is what their rates count
     fetches       64 KiB and 1 MiB answers from the page cache, and from the disk
     sessions      a consumer of ten and of a thousand partitions, of which one gets a record
@@ -17,6 +17,7 @@
     latency       of acks=all, beside the machine's own limit
     long polls    produces while a thousand fetches wait for records of other partitions
     TLS           64 KiB produced, 1 MiB fetched
+    tansu         produces, beside this broker, which has no disk
 
 A row takes about 30 seconds with five pairs, and about 5 in a quick run.
 """
@@ -31,7 +32,13 @@ from bench.base.figure import Figure
 from bench.peers.cleaning import cleaning_figures
 from bench.peers.cold_fetch import cold_fetched_figure
 from bench.peers.commit_latency import commit_latency_figure
-from bench.peers.comparison import Comparison, Effort, compared, compared_over_tls
+from bench.peers.comparison import (
+    Comparison,
+    Effort,
+    compared,
+    compared_over_tls,
+    compared_with_tansu,
+)
 from bench.peers.delivery import delivery_figure
 from bench.peers.fetch import fetched_figure
 from bench.peers.fetch_session import fetched_in_session_figure
@@ -104,6 +111,8 @@ OTHERS: tuple[Row, ...] = (
     # The last one: Apache Kafka keeps waiting fetches of closed connections until their time is over.
     partial(produced_beside_long_polls_figure, long_polls=1000),
 )
+# With servers of their own: Apache Kafka deletes the files of a topic for minutes.
+MANY_PARTITIONS: tuple[Row, ...] = (partial(produced_to_many_figure, partitions=10_000),)
 QUICK_ROWS: tuple[Row, ...] = (
     partial(produced_figure, load=ONE_RECORD, acks=1, connections=16),
     partial(produced_figure, load=ONE_RECORD, acks=1, connections=1000),
@@ -126,6 +135,19 @@ TLS_ROWS: tuple[Row, ...] = (
     partial(produced_figure, load=BATCH_64, acks=1, connections=1),
     partial(fetched_figure, bytes_max=1 << 20),
 )
+TANSU_ROWS: tuple[Row, ...] = (
+    *(
+        partial(produced_figure, load=ONE_RECORD, acks=acks, connections=connections)
+        for connections in (1, 16, 64)
+        for acks in (1, -1)
+    ),
+    *(
+        partial(produced_figure, load=BATCH_16, acks=acks, connections=16, partitions=16)
+        for acks in (1, -1)
+    ),
+    *(partial(produced_figure, load=BATCH_64, acks=acks, connections=1) for acks in (1, -1)),
+)
+"""Produces only: tansu's answers to the other rows' versions of Fetch and Metadata cannot be read."""
 
 
 def peer_figures(pairs: int) -> list[Figure]:
@@ -144,7 +166,21 @@ def peer_figures(pairs: int) -> list[Figure]:
         figures += measured(servers, UNSYNCED_ROWS)
     with compared_over_tls(effort) as servers:
         figures += measured(servers, TLS_ROWS)
+    with compared(effort) as servers:
+        figures += measured(servers, MANY_PARTITIONS)
     return figures + cleaning_figures(min(pairs, CLEANING_PAIRS_MAX))
+
+
+def tansu_figures(pairs: int) -> list[Figure]:
+    """Measure the rows of `TANSU_ROWS`, with Kompakt and tansu in turn.
+
+    Raises:
+        TansuUnavailable: it is not installed.
+    """
+    with compared_with_tansu(Effort(pairs, SECONDS)) as servers:
+        figures = [memory_figure(servers, when="idle")]
+        figures += measured(servers, TANSU_ROWS)
+        return [*figures, memory_figure(servers, when="after these loads")]
 
 
 def quick_peer_figures(pairs: int) -> list[Figure]:

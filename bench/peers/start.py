@@ -58,5 +58,5 @@ def memory_figure(servers: Comparison, *, when: str) -> Figure:
     """Measure the resident memory of both brokers now. Less is better."""
     megabytes = [resident_bytes(peer.pid) / MEGABYTE for peer in servers.peers]
     pair = megabytes[0], megabytes[1]
-    limit_is = f"{KAFKA} (less is better)"
+    limit_is = servers.limit_is(is_time=True)
     return of_pairs(f"memory, {when}{servers.label}", "MB", [pair], limit_is=limit_is)
