@@ -140,6 +140,22 @@ FETCH_SESSION_EVICTIONS = Metric.counter(
     "Fetch sessions that lost their slot to another client's.",
 )
 
+KEY_LOOKUPS = Metric.counter(
+    "kompakt_key_lookups_total",
+    "Keys that were looked up in a partition (kompakt get); in all partitions, unless one was named.",
+)
+KEY_TABLES = Metric.gauge(
+    "kompakt_key_lookup_tables", "Partitions that have a table by which keys are looked up."
+)
+KEY_TABLE_BYTES = Metric.gauge(
+    "kompakt_key_lookup_table_bytes",
+    "Memory of these tables; key.lookup.bytes.max is the most that it may be.",
+)
+KEY_TABLES_MADE = Metric.counter(
+    "kompakt_key_lookup_tables_made_total",
+    "Tables that were made: if it grows steadily, more memory would make lookups faster.",
+)
+
 # Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.
 THROTTLES = Metric.counter(
     "kompakt_throttles_total", "Requests after which a client had to pause, by quota.", "quota"

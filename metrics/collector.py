@@ -26,6 +26,7 @@ from metrics.facts import (
     BrokerFacts,
     FetchSessionFacts,
     GroupFacts,
+    KeyLookupFacts,
     PartitionFacts,
     QuotaFacts,
     RecoveryFacts,
@@ -85,6 +86,7 @@ class BrokerCollector(Collector):
         yield from self._collect_traffic()
         yield from self._collect_connections()
         yield from self._collect_fetch_sessions(facts.fetch_sessions)
+        yield from _collect_key_lookups(facts.key_lookups)
         yield from self._collect_quotas(facts.quotas)
         expiries = facts.certificates_expire_seconds.items()
         yield gauge(client_names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
@@ -226,6 +228,13 @@ class BrokerCollector(Collector):
         for quota, metric in client_names.QUOTA_USES.items():
             uses = facts.uses.get(quota, ())
             yield gauge(metric, [((user, client_id), used) for user, client_id, used in uses])
+
+
+def _collect_key_lookups(facts: KeyLookupFacts) -> Iterator[Family]:
+    yield counter(client_names.KEY_LOOKUPS, [((), facts.lookups_total)])
+    yield gauge(client_names.KEY_TABLES, [((), facts.tables)])
+    yield gauge(client_names.KEY_TABLE_BYTES, [((), facts.table_bytes)])
+    yield counter(client_names.KEY_TABLES_MADE, [((), facts.made_total)])
 
 
 class Scraper:

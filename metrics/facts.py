@@ -138,6 +138,18 @@ class FetchSessionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLookupFacts:
+    """Values for a scrape about lookups of keys."""
+
+    tables: int = 0
+    table_bytes: int = 0
+    lookups_total: int = 0
+    """Keys that were looked up in a partition."""
+    made_total: int = 0
+    """Tables that were made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFacts:
     """Values for a scrape about the quotas of clients."""
 
@@ -272,6 +284,7 @@ class BrokerFacts:
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()
     fetch_sessions: FetchSessionFacts = FetchSessionFacts()
+    key_lookups: KeyLookupFacts = KeyLookupFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
     """By the name of its state machine."""
     followers: Sequence[FollowerFacts] = ()

@@ -91,6 +91,7 @@ from storage.threads import any_thread
 if TYPE_CHECKING:
     from server.admin.compaction import Compaction
     from server.broker_cleaner import BrokerCleaner
+    from server.lookup.key_lookups import KeyLookups
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
@@ -149,6 +150,7 @@ class Broker:
         "groups",
         "has_acls",
         "has_storage",
+        "key_lookups",
         "links",
         "listening",
         "logins",
@@ -262,6 +264,8 @@ class Broker:
         self._has_logins = False
         self.has_acls = False
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
+        self.key_lookups: KeyLookups | None = None
+        """The lookups of last values; None until HTTP is open."""
         self.links: Replication | None = None
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
@@ -398,6 +402,8 @@ class Broker:
         self._state = STOPPING
         if self.has_storage:
             # Before the listeners drain, so that no connection waits for an answer from these.
+            if self.key_lookups is not None:
+                await self.key_lookups.stop()
             self.topics.interrupt()
             if self.links is not None:
                 await self.verifications.stop()

@@ -17,6 +17,7 @@ from metrics.facts import (
     FetchSessionFacts,
     FollowedTopicFacts,
     FollowerFacts,
+    KeyLookupFacts,
     PartitionFacts,
     QuotaFacts,
 )
@@ -38,6 +39,8 @@ from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.keys.key_routes import KeyRoutes
+from server.lookup.key_lookups import KeyLookups
+from server.lookup.lookup_routes import LookupRoutes
 from server.metadata.followers import copies_of
 from server.net.listener import ListenError
 from server.runtime.release import release
@@ -96,6 +99,18 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     )
     ledger = LedgerRoutes(lambda: compaction_of(broker), reads=broker.executors.ledgers)
     keys = KeyRoutes(lambda: compaction_of(broker), upkeep=broker.executors.upkeep)
+    broker.key_lookups = KeyLookups(
+        broker.executors.key_lookups,
+        settings=lambda: broker.configs.config.cleaner_settings(),
+        bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
+        monotonic=broker.clock.monotonic,
+    )
+    lookups = LookupRoutes(
+        lambda: broker.topics if broker.has_storage else why_not(broker),
+        broker.key_lookups,
+        broker.fetch_waiters,
+        encoding=broker.executors.key_lookups,
+    )
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
@@ -116,6 +131,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *ledger.routes(),
             *erasures.routes(),
             *keys.routes(),
+            *lookups.routes(),
             *followers.routes(),
             *links.routes(),
             *verify.routes(),
@@ -211,6 +227,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
+        key_lookups=broker.key_lookups.facts() if broker.key_lookups else KeyLookupFacts(),
         quotas=quota_facts(broker),
         fetch_sessions=FetchSessionFacts(
             sessions=len(broker.fetch_sessions),

@@ -5,15 +5,14 @@ The passes are as short as they get, so this is the worst case: two events for e
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 from bench.base.batches import keyed_batch
 from bench.base.connection import Connection, connected
 from bench.base.figure import Figure, interleaved
+from bench.base.http import call
 from bench.base.processes import broker_command, free_port, running
 from bench.base.raw_protocol import (
     alter_broker_request,
@@ -57,15 +56,8 @@ def _seconds(connection: Connection, url: str, *, is_on: bool) -> float:
     answer = connection.ask(produce_to_many_request(TOPIC, range(PARTITIONS), batch, acks=1))
     assert not produce_errors(answer)
     started = time.perf_counter()
-    job = _call("POST", f"{url}/v1/compaction/topics/{TOPIC}/now")
+    job = call("POST", f"{url}/v1/compaction/topics/{TOPIC}/now")
     while not job["is_over"]:
         time.sleep(POLL_SECONDS)
-        job = _call("GET", f"{url}/v1/compaction/jobs/{job['id']}")
+        job = call("GET", f"{url}/v1/compaction/jobs/{job['id']}")
     return time.perf_counter() - started
-
-
-def _call(method: str, url: str) -> dict[str, object]:
-    request = urllib.request.Request(url, method=method)
-    with urllib.request.urlopen(request) as answer:
-        found: dict[str, object] = json.load(answer)
-    return found

@@ -18,10 +18,9 @@ from cleaner.passes.scan import read_exactly
 from protocol.records.record_columns import RecordColumns
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from protocol.wire.numbers import Offset
-from storage.batches.walk import BatchPlace, walk_batches
 from storage.files.errors import CorruptLog, DamagedSidecar
 from storage.files.paths import KEYS
-from storage.segment.lookup import position_before
+from storage.segment.lookup import batch_at
 
 KEY_BYTES_SHOWN_MAX = 256
 """Longer keys are cut."""
@@ -86,7 +85,7 @@ def _key_at(
     segment: IndexedSegment, offset: Offset, decompressed_bytes_max: int, meter: PassMeter
 ) -> bytes | None:
     """Returns the key of the record at an offset; None if there is no such record."""
-    place = _batch_at(segment, offset)
+    place = batch_at(segment.segment.segment, offset, segment.row.size)
     if place is None:
         return None
     batch = read_exactly(segment, place.position, place.size)
@@ -102,12 +101,3 @@ def _key_at(
     if len(taken) != 1 or taken.key is None or taken.key.null_count:
         return None
     return bytes(memoryview(taken.key.data))
-
-
-def _batch_at(segment: IndexedSegment, offset: Offset) -> BatchPlace | None:
-    start = position_before(segment.segment.segment, offset)
-    with segment.segment.segment.pinned() as file:
-        for place in walk_batches(file, start, segment.row.size):
-            if place.last_offset >= offset:
-                return place
-    return None

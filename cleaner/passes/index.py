@@ -79,9 +79,17 @@ class IndexedSegment:
 
 
 def indexed_blocks(
-    segment: ReadableSegment, indexer: KeyIndexer, *, chunk_bytes: int, meter: PassMeter
+    segment: ReadableSegment,
+    indexer: KeyIndexer,
+    *,
+    chunk_bytes: int,
+    meter: PassMeter,
+    start: int = 0,
 ) -> Iterator[bytes]:
     """Read a segment and yield the blocks of its sidecar.
+
+    Args:
+        start: the position of the batch with which it begins.
 
     Raises:
         CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
@@ -90,7 +98,7 @@ def indexed_blocks(
     def step(chunk: bytes, position: int) -> IndexStep:
         return indexer.feed(chunk, position=position)
 
-    for indexed in scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter):
+    for indexed in scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter, start=start):
         if indexed.block is not None:
             yield indexed.block
 

@@ -20,6 +20,7 @@ from aiohttp import web
 from protocol.wire.value_class import value_class
 from server.admin.http_logins import Credentials, HttpLogins, LoginRefused, certificate_of
 from server.admin.http_rules import HttpRule, Permission, rule_of
+from server.admin.refusals import UNKNOWN_TOPIC
 from server.config.listeners.addresses import Address
 from server.security.acls import CLUSTER_NAME, ResourceType
 from server.security.principal import ANONYMOUS, Principal
@@ -146,6 +147,8 @@ class HttpAccess:
                     resource=resource,
                     rule=str(decision),
                 )
+                if rule.hides_topic:
+                    return _refusal(404, f"there is no topic {name}", code=UNKNOWN_TOPIC)
                 return _refusal(
                     403,
                     f"{peer.principal} may not {permission.operation.title} {resource}: an ACL must"
@@ -181,5 +184,6 @@ def _resource_of(request: web.Request) -> str:
     return f"{ResourceType.TOPIC.title}:{names['topic']}{partition}{others}"
 
 
-def _refusal(status: int, message: str) -> web.Response:
-    return web.json_response({"error": message}, status=status)
+def _refusal(status: int, message: str, *, code: str | None = None) -> web.Response:
+    body = {"error": message} if code is None else {"error": message, "code": code}
+    return web.json_response(body, status=status)

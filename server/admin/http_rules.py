@@ -6,7 +6,8 @@
 
 Reading about cleaning, followers or links needs Describe on the cluster; changing cleaning or links
 Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too, and
-what erases them Write. A route without an entry is refused.
+what erases them Write. The last values of keys need Read on the topic alone. A route without an entry is
+refused.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LINKS = "/v1/links"
 LINK = LINKS + "/{link}"
 PROMOTE = "/v1/mirrors/{topic}/promote"
 VERIFY = "/v1/mirrors/{topic}/verify"
+KEY = "/v1/topics/{topic}/keys/{key}"
+KEYS_BATCH = "/v1/topics/{topic}/keys:batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,15 @@ class HttpRule:
     is_metrics: bool = False
     is_audited: bool = False
     """Whether the audit log gets a line when the request was carried out."""
+    hides_topic: bool = False
+    """Whether a client that lacks a permission gets the answer of a topic that does not exist."""
 
 
 OPEN = HttpRule()
 DESCRIBE = HttpRule((Permission(Operation.DESCRIBE),))
 METRICS = HttpRule(DESCRIBE.permissions, is_metrics=True)
 READ = HttpRule((*DESCRIBE.permissions, Permission(Operation.READ, ResourceType.TOPIC)))
+GET_VALUES = HttpRule((Permission(Operation.READ, ResourceType.TOPIC),), hides_topic=True)
 ALTER = HttpRule((Permission(Operation.ALTER),), is_audited=True)
 ERASING = HttpRule(
     (*ALTER.permissions, Permission(Operation.WRITE, ResourceType.TOPIC)), is_audited=True
@@ -119,6 +125,8 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("POST", VERIFY): READ,
     ("GET", VERIFY + "/{job}"): READ,
     ("DELETE", VERIFY + "/{job}"): READ,
+    ("GET", KEY): GET_VALUES,
+    ("POST", KEYS_BATCH): GET_VALUES,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

@@ -150,6 +150,18 @@ class StorageConfig:
         " their ends; after a crash, recovery scans the records from there on.",
     )
 
+    key_lookup_bytes_max: int = prop(
+        "key.lookup.bytes.max",
+        LONG,
+        default=256 << 20,
+        at_least=1 << 20,
+        unit="bytes",
+        doc="The memory of the tables by which last values are found (kompakt get), of all partitions"
+        " together: 27 bytes a key, 36 with compaction.strategy=timestamp or header. Tables that were"
+        " not used for the longest time make room for others; a partition whose table alone is larger"
+        " is refused. Specific to Kompakt.",
+    )
+
     @property
     def data_directories(self) -> tuple[str, ...]:
         """The log directories; at least one."""

@@ -51,8 +51,9 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "checkpoints", "issuers", "ledger_verification",
-        "ledgers", "loading", "lookups", "removals", "scrapes", "upkeep", "validation", "verification",
+        "administration", "assigning", "authentication", "checkpoints", "issuers", "key_lookups",
+        "ledger_verification", "ledgers", "loading", "lookups", "removals", "scrapes", "upkeep",
+        "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -71,6 +72,8 @@ class Executors:
         """Derives keys from clients' passwords, and verifies tokens. CPU-bound."""
         self.issuers = Executor("issuers", threads=1)
         """Fetches the keys of token issuers, from files and over the network."""
+        self.key_lookups = Executor("key_lookups", threads=2)
+        """Looks up the last values of keys, and makes the tables for that."""
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
         self.ledger_verification = Executor("ledger_verification", threads=1)

@@ -1,4 +1,4 @@
-"""A frozen view of a log for a cleaning pass, and the way it reads the log's segments."""
+"""Frozen views of a log, for a cleaning pass and for others that read segments as it does."""
 
 from __future__ import annotations
 
@@ -211,6 +211,39 @@ def cleaning_view(
             producer_last_offsets=producers.last_data_offsets(),
             producer_marker_epochs=producers.marker_epochs(),
             hash_key=identity.hash_key,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailView:
+    """The end of a log at one moment: from the segment of some offset on."""
+
+    segments: tuple[CleanableSegment, ...]
+    """In offset order; the active one is the last, as if it had rolled."""
+    clean_offset: Offset
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    high_watermark: Offset
+    rewrites: int
+    """See `PartitionLog.rewrites`."""
+
+
+def tail_view(segment_list: SegmentList, offsets: LogOffsets, from_offset: Offset) -> TailView:
+    """Returns the view of a log's end. See `PartitionLog.tail_view`."""
+    with segment_list.state_lock:
+        tail: list[CleanableSegment] = []
+        # From the end, because there may be thousands of segments.
+        for each in reversed(segment_list.segments):
+            if each.end_offset <= from_offset:
+                break
+            tail.append(CleanableSegment(each.full_row(), each))
+        return TailView(
+            segments=tuple(reversed(tail)),
+            clean_offset=segment_list.clean_offset,
+            log_start_offset=offsets.start,
+            last_stable_offset=offsets.last_stable,
+            high_watermark=offsets.high_watermark,
+            rewrites=segment_list.rewrites,
         )
 
 

@@ -31,7 +31,7 @@ from storage.formats.manifest import UNKNOWN
 from storage.formats.topic_partition import TopicPartition
 from storage.log.appender import LogAppender
 from storage.log.cleaning import NOTHING_KEPT, LogCleaning, Undone
-from storage.log.cleaning_view import CleaningView, cleaning_view
+from storage.log.cleaning_view import CleaningView, TailView, cleaning_view, tail_view
 from storage.log.commits import LogCommits
 from storage.log.log_service import LogService
 from storage.log.log_start import DeletedSegment, LogStart
@@ -221,7 +221,7 @@ class PartitionLog:
     @property
     def rewrites(self) -> int:
         """Grows when the log is truncated or replaced: records that were read before may be gone."""
-        return self._list.truncations + self._list.replacements
+        return self._list.rewrites
 
     @property
     def copy_id(self) -> uuid.UUID | None:
@@ -395,6 +395,11 @@ class PartitionLog:
             has_history=self._commits.has_history,
             has_unfinished_pass=self._commits.has_unfinished_pass,
         )
+
+    @loop_thread
+    def tail_view(self, from_offset: Offset) -> TailView:
+        """Returns a frozen view of the segments with offsets at and above `from_offset`."""
+        return tail_view(self._list, self.offsets, from_offset)
 
     @property
     def cleaning(self) -> LogCleaning:

@@ -291,6 +291,11 @@ class SegmentList:
         """
         self._rolled = []
 
+    @property
+    def rewrites(self) -> int:
+        """Grows with each truncation, replacement and undo."""
+        return self.truncations + self.replacements
+
     def begin_change(self) -> None:
         """Make passes fail that were planned before, and those that are planned until the end."""
         with self.state_lock:

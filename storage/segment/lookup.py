@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from protocol.records.batch_header import HEADER_BYTES
 from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.batches.cached_reads import Reads
-from storage.batches.walk import PLACE, walk_batches
+from storage.batches.walk import PLACE, BatchPlace, walk_batches
 from storage.files.errors import NotCached
 from storage.files.files import File
 from storage.files.paths import OFFSET_INDEX, TIME_INDEX
@@ -61,6 +61,24 @@ def position_before(
     """
     relative = RelativeOffset(offset - segment.base_offset)
     return _position_of(segment, lambda index: index.entry_at_or_before(relative), reads)
+
+
+def batch_at(segment: IndexedSegment, offset: Offset, size: int) -> BatchPlace | None:
+    """Returns the first batch that ends at or above `offset`; None if the segment has none.
+
+    Args:
+        size: of the part of the segment's file to look in.
+
+    Raises:
+        CorruptLog: a batch on the way is damaged.
+        SegmentRemoved: the file is gone.
+    """
+    start = position_before(segment, offset)
+    with segment.pinned() as file:
+        for place in walk_batches(file, start, size):
+            if place.last_offset >= offset:
+                return place
+    return None
 
 
 def boundary_before(

@@ -235,6 +235,7 @@ def watched(config: BrokerConfig) -> tuple[object, ...]:
         config.log_cleaner_latency_guard_deadline_ms,
         config.log_cleaner_disk_pressure_free_bytes,
         config.log_cleaner_events_enable,
+        config.key_lookup_bytes_max,
         # After a restart; of the second one, the broker starts again by itself.
         config.num_recovery_threads_per_data_dir,
         config.broker_fenced_by,

@@ -1,0 +1,1 @@
+"""The last record of each key of a log, found by its key."""

@@ -1,0 +1,1 @@
+"""The last value of a key: the tables that find it, and the HTTP routes."""

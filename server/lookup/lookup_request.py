@@ -1,0 +1,111 @@
+"""What a request for the last values of keys asks for. Pure."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from server.admin.compaction_answers import parse_number
+from server.admin.refusals import CompactionRefused
+
+BAD_REQUEST = "bad_request"
+UTF_8, BASE64URL = "utf-8", "base64url"
+KEYS_MAX = 1_000
+WAIT_SECONDS_MAX = 60.0
+STABLE_SECONDS = 5.0
+"""How long a request waits for `min_offset` if it does not say."""
+
+PARAMETERS = frozenset({"key_encoding", "partition", "min_offset", "wait"})
+SECONDS = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)s?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The parameters of a GET."""
+
+    partition: int | None = None
+    """The one that is searched; None: all."""
+    min_offset: int | None = None
+    wait_seconds: float | None = None
+
+
+class KeysBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of a batch."""
+
+    keys: list[str]
+    key_encoding: str = UTF_8
+    partition: int | None = None
+
+
+def query_of(parameters: Mapping[str, str]) -> Query:
+    """Returns the parameters of a GET, but that of the key. Raises CompactionRefused."""
+    for name in parameters:
+        if name not in PARAMETERS:
+            known = ", ".join(sorted(PARAMETERS))
+            raise bad(f"there is no parameter {name!r}: there are {known}")
+    partition = _number(parameters, "partition")
+    min_offset = _number(parameters, "min_offset")
+    if min_offset is not None and partition is None:
+        raise bad("min_offset is an offset of one partition: name it with partition=N")
+    return Query(partition=partition, min_offset=min_offset, wait_seconds=_wait(parameters))
+
+
+def key_of(text: str, encoding: str) -> bytes:
+    """Returns the key that a text stands for. Raises CompactionRefused."""
+    if encoding == UTF_8:
+        return text.encode()
+    if encoding != BASE64URL:
+        raise bad(f"key_encoding is {UTF_8} or {BASE64URL}, not {encoding!r}")
+    try:
+        return urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise bad(f"the key {text!r} is not {BASE64URL}") from error
+
+
+def keys_of(body: bytes) -> tuple[list[bytes], int | None]:
+    """Returns the keys of a batch, and the partition that is searched. Raises CompactionRefused."""
+    try:
+        asked = msgspec.json.decode(body, type=KeysBody)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise bad(f"the body is no such batch: {error}") from error
+    if not 1 <= len(asked.keys) <= KEYS_MAX:
+        raise bad(f"a batch has 1 to {KEYS_MAX} keys, not {len(asked.keys)}")
+    if asked.partition is not None and asked.partition < 0:
+        raise bad(f"{asked.partition} is not the number of a partition")
+    return [key_of(each, asked.key_encoding) for each in asked.keys], asked.partition
+
+
+def bad(sentence: str) -> CompactionRefused:
+    """Returns the refusal of a request that cannot be understood."""
+    return CompactionRefused(400, sentence, code=BAD_REQUEST)
+
+
+def etags_of(header: str | None) -> frozenset[str]:
+    """Returns the entity tags of an If-None-Match header; weak ones count like others."""
+    found = re.findall(r'(?:W/)?("[^"]*")|(\*)', header or "")
+    return frozenset(quoted or star for quoted, star in found)
+
+
+def _wait(parameters: Mapping[str, str]) -> float | None:
+    text = parameters.get("wait")
+    if text is None:
+        return None
+    match = SECONDS.fullmatch(text)
+    if match is None or float(match[1]) > WAIT_SECONDS_MAX:
+        raise bad(f"wait is a number of seconds up to {WAIT_SECONDS_MAX:g}, not {text!r}")
+    return float(match[1])
+
+
+def _number(parameters: Mapping[str, str], name: str) -> int | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    number = parse_number(text)
+    if number is None:
+        raise bad(f"{name} is a number, not {text!r}")
+    return number

@@ -1,0 +1,244 @@
+"""The HTTP routes that return the last values of keys (docs/design/get.md).
+
+GET    /v1/topics/<topic>/keys/<key>     the last value of a key; ?key_encoding=base64url, ?partition=N,
+                                         ?min_offset=N, ?wait=S, If-None-Match
+POST   /v1/topics/<topic>/keys:batch     those of up to 1,000 keys: {"keys": [...], "key_encoding": ...,
+                                         "partition": N}
+
+Both need Read on the topic. A topic that the client may not read is answered like one that does not
+exist (`server/admin/http_access.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from aiohttp import web
+
+from cleaner.lookup.last_records import Room, TooLarge
+from protocol.wire.errors import ProtocolError
+from server.admin.compaction_answers import refusals_as_json
+from server.admin.http_rules import KEY, KEYS_BATCH
+from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused, serving
+from server.durability.fetch_waiters import FetchWaiters
+from server.lookup.key_changes import KeyChanges
+from server.lookup.key_lookups import Found, KeyLookups, LookupEnded, TooManyKeys
+from server.lookup.lookup_json import Hit, Json, answer_json, etag_of, is_miss
+from server.lookup.lookup_request import (
+    STABLE_SECONDS,
+    UTF_8,
+    Query,
+    etags_of,
+    key_of,
+    keys_of,
+    query_of,
+)
+from server.runtime.executors import Executor
+from server.topics.topic import Topic
+from server.topics.topics import Topics
+from storage.files.errors import CorruptLog
+from storage.log.log import PartitionLog
+
+ANSWER_BYTES_MAX = 4 << 20
+"""Keys, values and headers of an answer; a single record may be larger."""
+
+ANSWERS_MAX = 32
+"""So many answers are made and sent at once; other requests wait for their turn."""
+
+LOOP_BYTES_MAX = 64 << 10
+"""Larger answers are encoded in a thread."""
+
+PROPERTY = "key.lookup.bytes.max"
+
+
+class LookupRoutes:
+    """Answers the requests above."""
+
+    def __init__(
+        self,
+        topics: Callable[[], Topics | str],
+        lookups: KeyLookups,
+        waiters: FetchWaiters,
+        *,
+        encoding: Executor,
+    ) -> None:
+        """
+        Args:
+            topics: returns a sentence while the broker does not serve.
+            encoding: the thread that encodes large answers.
+        """
+        self._topics = topics
+        self._lookups = lookups
+        self._waiters = waiters
+        self._encoding = encoding
+        self._answering = asyncio.Semaphore(ANSWERS_MAX)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes to add to an application's router."""
+        return [
+            web.get(KEY, refusals_as_json(self._get)),
+            web.post(KEYS_BATCH, refusals_as_json(self._batch)),
+        ]
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        names, parameters = request.match_info, request.query
+        key = key_of(names["key"], parameters.get("key_encoding", UTF_8))
+        query = query_of(parameters)
+        known = etags_of(request.headers.get("If-None-Match"))
+        topic = self._topic(names["topic"])
+        logs = _logs_of(topic, query.partition)
+        with KeyChanges(self._waiters, list(logs.values()), query.wait_seconds or 0.0) as changes:
+            await self._until_stable(logs, query)
+            while True:
+                async with self._answering:
+                    (hits,) = await self._hits(logs, [key])
+                    etag = etag_of(hits)
+                    if not ({etag, "*"} & known):
+                        answer = answer_json(topic.name, key, hits)
+                        return await self._send(request, answer, etag)
+                if not await changes.next():
+                    return web.Response(status=304, headers={"ETag": etag})
+                self._check_exists(topic)
+
+    async def _batch(self, request: web.Request) -> web.StreamResponse:
+        keys, partition = keys_of(await request.read())
+        topic = self._topic(request.match_info["topic"])
+        logs = _logs_of(topic, partition)
+        async with self._answering:
+            found = await self._hits(logs, keys)
+            records = [
+                answer_json(topic.name, key, hits) for key, hits in zip(keys, found, strict=True)
+            ]
+            return await self._send(request, {"records": records})
+
+    def _topic(self, name: str) -> Topic:
+        """Returns the topic of a request. Raises CompactionRefused."""
+        topic = serving(self._topics()).get(name)
+        if topic is None:
+            raise CompactionRefused(404, f"there is no topic {name}", code=UNKNOWN_TOPIC)
+        if topic.is_internal:
+            raise CompactionRefused(
+                409, f"{name} is internal: its records are the broker's own", code="internal"
+            )
+        if not topic.config.is_compacted:
+            raise CompactionRefused(
+                409,
+                f"{name} does not keep the last value of each key: its cleanup.policy lacks compact",
+                code="not_compacted",
+            )
+        return topic
+
+    def _check_exists(self, topic: Topic) -> None:
+        """Raises CompactionRefused if a topic was deleted meanwhile."""
+        if self._topic(topic.name).id != topic.id:
+            raise CompactionRefused(
+                404, f"topic {topic.name} was deleted and created again", code=UNKNOWN_TOPIC
+            )
+
+    async def _until_stable(self, logs: Mapping[int, PartitionLog], query: Query) -> None:
+        """Wait until the partition's last stable offset is above `min_offset`."""
+        least = query.min_offset
+        if least is None:
+            return
+        (log,) = logs.values()
+        seconds = STABLE_SECONDS if query.wait_seconds is None else query.wait_seconds
+        with KeyChanges(self._waiters, [log], seconds) as changes:
+            while log.last_stable_offset <= least:
+                if not await changes.next():
+                    raise CompactionRefused(
+                        503,
+                        f"offset {least} is not stable yet: the last stable offset of"
+                        f" {log.topic_partition} is {log.last_stable_offset}",
+                        code="not_stable_yet",
+                    )
+
+    async def _hits(
+        self, logs: Mapping[int, PartitionLog], keys: Sequence[bytes]
+    ) -> list[list[Hit]]:
+        """Returns for each key the partitions that have a record of it, with that record."""
+        hits: list[list[Hit]] = [[] for _ in keys]
+        room = Room(ANSWER_BYTES_MAX)
+        for number, log in logs.items():
+            found = await self._found(log, keys, room)
+            for mine, record in zip(hits, found.records, strict=True):
+                if record is not None:
+                    mine.append((number, record))
+        return hits
+
+    async def _found(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> Found:
+        """Look keys up in one log. Raises CompactionRefused."""
+        try:
+            return await self._lookups.find(log, keys, room)
+        except TooManyKeys as error:
+            raise CompactionRefused(
+                507,
+                f"the keys of {log.topic_partition} need a table of {error.bytes_needed:,} bytes, and"
+                f" all tables together may take {error.bytes_max:,}: raise {PROPERTY}",
+                code="too_many_keys",
+            ) from error
+        except TooLarge as error:
+            raise CompactionRefused(
+                413,
+                f"the values take more than {ANSWER_BYTES_MAX:,} bytes: ask for fewer keys at once",
+                code="too_large",
+            ) from error
+        except (ProtocolError, CorruptLog) as error:
+            raise CompactionRefused(
+                503,
+                f"{log.topic_partition} has a damaged segment, which may have the last value of any"
+                f" key: {error}",
+                code="damaged",
+            ) from error
+        except LookupEnded as error:
+            raise CompactionRefused(503, f"{log.topic_partition}: {error}") from error
+
+    async def _send(
+        self, request: web.Request, answer: Json, etag: str | None = None
+    ) -> web.StreamResponse:
+        """Send an answer, and return when the client has it, or a bounded rest is on its way."""
+        response = web.Response(
+            body=await self._encoded(answer),
+            status=404 if is_miss(answer) else 200,
+            content_type="application/json",
+            headers=None if etag is None else {"ETag": etag},
+        )
+        await response.prepare(request)
+        await response.write_eof()
+        return response
+
+    async def _encoded(self, answer: Json) -> bytes:
+        if _size_of(answer) > LOOP_BYTES_MAX:
+            return await self._encoding.run(_encode, answer)
+        return _encode(answer)
+
+
+def _encode(answer: Json) -> bytes:
+    return msgspec.json.encode(answer)
+
+
+def _size_of(answer: Json) -> int:
+    """Returns the size of an answer, roughly."""
+    return sum(len(each.get("value", "")) + 200 for each in answer.get("records", [answer]))
+
+
+def _logs_of(topic: Topic, partition: int | None) -> dict[int, PartitionLog]:
+    """Returns the logs that are searched, by their numbers. Raises CompactionRefused."""
+    count = len(topic.partitions)
+    if partition is not None and partition >= count:
+        raise CompactionRefused(
+            404,
+            f"topic {topic.name} has no partition {partition}: it has {count}, counted from 0",
+            code="unknown_partition",
+        )
+    numbers = range(count) if partition is None else [partition]
+    found = {}
+    for number in numbers:
+        log = topic.partitions[number]
+        if not isinstance(log, PartitionLog) or log.offline_reason is not None:
+            raise CompactionRefused(
+                503, f"{log.topic_partition} is offline: {log.offline_reason}", code="offline"
+            )
+        found[number] = log
+    return found

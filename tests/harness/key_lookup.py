@@ -1,0 +1,83 @@
+"""Lookups of keys in the log of a test, with a table that lasts, and what a reader finds instead."""
+
+from __future__ import annotations
+
+from cleaner.lookup.key_table import (
+    KeyTable,
+    TableTooSmall,
+    TableView,
+    first_table_bytes,
+    table_view,
+)
+from cleaner.lookup.last_records import OutdatedTable, Room, last_records, made_table
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.rules.latest import Rank, version_of
+from protocol.records.record import Record
+from protocol.wire.numbers import Offset
+from storage.files.errors import DamagedSidecar
+from storage.log.log import PartitionLog
+from tests.harness.compacted_log import SETTINGS, CompactedLog, meter_of
+from tests.harness.log_transactions import committed_offsets
+
+ROOM_BYTES = 1 << 30
+
+
+class LookedUp:
+    """Looks keys up as the broker does, in one thread."""
+
+    def __init__(self, settings: CleanerSettings = SETTINGS) -> None:
+        self._settings = settings
+        self._log: PartitionLog | None = None
+        self.table: KeyTable | None = None
+        self.made = 0
+        """Tables that were made."""
+
+    def find(self, log: PartitionLog, *keys: bytes) -> list[Record | None]:
+        """Returns the last record of each key. Raises as the lookups; then the table is gone."""
+        while True:
+            try:
+                table = self._up_to_date(log)
+                return list(
+                    last_records(log, keys, table, Room(ROOM_BYTES), decompressed_bytes_max=1 << 30)
+                )
+            except (OutdatedTable, DamagedSidecar):
+                self.table = None
+            except BaseException:
+                self.table = None
+                raise
+
+    def _up_to_date(self, log: PartitionLog) -> KeyTable:
+        if log is not self._log:
+            self._log, self.table = log, None
+        view = table_view(log, self.table.end_offset if self.table else Offset(0))
+        if self.table is None or self.table.basis != view.basis:
+            view = table_view(log, Offset(0))
+            self.table = self._made(log, view)
+        else:
+            try:
+                self.table.extend(view, meter_of(log, log.generation))
+            except TableTooSmall:
+                self.table = self._made(log, table_view(log, Offset(0)))
+        return self.table
+
+    def _made(self, log: PartitionLog, view: TableView) -> KeyTable:
+        self.made += 1
+        size = first_table_bytes(view)
+        while True:
+            try:
+                meter = meter_of(log, log.generation)
+                return made_table(view, self._settings, meter, bytes_max=size)
+            except TableTooSmall as small:
+                size = small.bytes_needed
+
+
+def read_last(log: CompactedLog, key: bytes) -> Record | None:
+    """Returns the last record of a key by reading the whole log as a read-committed consumer."""
+    committed, strategy = set(committed_offsets(log.log)), log.log.config.strategy
+
+    def rank(record: Record) -> Rank:
+        version = version_of(strategy, timestamp=record.timestamp, headers=record.headers)
+        return Rank(version, record.offset)
+
+    of_key = [each for each in log.records() if each.key == key and each.offset in committed]
+    return max(of_key, key=rank, default=None)
