@@ -132,10 +132,6 @@ class KeyTable:
     def memory_bytes(self) -> int:
         return self._map.memory_bytes
 
-    @property
-    def keys_count(self) -> int:
-        return self._map.size
-
     def offset_of(self, key: bytes) -> Offset | None:
         """Returns the offset of a key's last record; None if it has none. The record may be gone."""
         offset = self._map.get(key)
