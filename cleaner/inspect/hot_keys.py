@@ -85,7 +85,8 @@ def _key_at(
     segment: IndexedSegment, offset: Offset, decompressed_bytes_max: int, meter: PassMeter
 ) -> bytes | None:
     """Returns the key of the record at an offset; None if there is no such record."""
-    place = batch_at(segment.segment.segment, offset, segment.row.size)
+    with segment.segment.segment.reading(cached_only=False) as reads:
+        place = batch_at(segment.segment.segment, offset, segment.row.size, reads)
     if place is None:
         return None
     batch = read_exactly(segment, place.position, place.size)

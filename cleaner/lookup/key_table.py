@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 
 from cleaner.kernel.kernel import KeyIndexer, OffsetMap, Transactions, map_keys
 from cleaner.pacing.meter import PassMeter
-from cleaner.pacing.settings import MAP_ENTRY_BYTES, MAP_SLOTS_MIN, VERSION_BYTES, CleanerSettings
+from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
 from cleaner.passes.index import indexed_blocks
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar, MissingFile
@@ -28,7 +29,10 @@ from storage.segment.lookup import position_before
 from storage.threads import loop_thread
 
 LOAD_FACTOR = 0.9
-KEYS_MIN = 1 << 10
+SPILL_SLOTS = 1024
+"""Slots at the end of the offset map that are no key's first choice (`KP_SPILL_MAX`)."""
+
+KEYS_MIN = 1 << 12
 """A table has room for so many keys at least."""
 
 GUESSED_KEYS_MAX = 1 << 17
@@ -95,7 +99,7 @@ def first_table_bytes(view: TableView) -> int:
 def table_bytes(keys: int, strategy: CompactionStrategy) -> int:
     """Returns the memory that a table for so many keys takes. Pure."""
     slot_bytes = MAP_ENTRY_BYTES + VERSION_BYTES * strategy.has_versions
-    return (int(keys / LOAD_FACTOR) + MAP_SLOTS_MIN) * slot_bytes
+    return (ceil(keys / LOAD_FACTOR) + 1 + SPILL_SLOTS) * slot_bytes
 
 
 class KeyTable:
@@ -127,6 +131,16 @@ class KeyTable:
         # State.
         self.end_offset = Offset(0)
         """Records below it are in the table."""
+
+    def is_up_to_date(self, log: PartitionLog) -> bool:
+        """Returns whether `extend` has nothing to do. On the loop."""
+        basis = self.basis
+        return (
+            log.last_stable_offset == self.end_offset
+            and log.rewrites == basis.rewrites
+            and log.config.strategy == basis.strategy
+            and (not basis.strategy.has_versions or log.log_start_offset == basis.log_start_offset)
+        )
 
     @property
     def memory_bytes(self) -> int:

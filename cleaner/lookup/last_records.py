@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cleaner.lookup.key_table import KeyTable, TableView
 from cleaner.lookup.record_at import record_at
@@ -80,29 +81,43 @@ def last_records(
     room: Room,
     *,
     decompressed_bytes_max: int,
+    cached_bytes_max: int | None = None,
 ) -> tuple[Record | None, ...]:
     """Returns for each key its last record, which may be a tombstone; None if it is not in the log.
 
-    For a worker thread. An error leaves `room` as it was.
+    An error leaves `room` as it was.
+
+    Args:
+        cached_bytes_max: see `record_at`; without it, for a worker thread.
 
     Raises:
         TooLarge, WrongTable, OutdatedTable: see there.
         CorruptBatch, DecompressionTooLarge, CorruptLog: the log is damaged.
-        SegmentRemoved, DiskError: as `record_at`.
+        NotCached, SegmentRemoved, DiskError: as `record_at`.
     """
     left = replace(room)
-    records = tuple(_last_record(log, key, table, left, decompressed_bytes_max) for key in keys)
+    read = partial(
+        _read,
+        log,
+        decompressed_bytes_max=decompressed_bytes_max,
+        cached_bytes_max=cached_bytes_max,
+    )
+    records = tuple(_last_record(log, key, table, left, read) for key in keys)
     room.bytes_left, room.is_empty = left.bytes_left, left.is_empty
     return records
 
 
 def _last_record(
-    log: PartitionLog, key: bytes, table: KeyTable, room: Room, decompressed_bytes_max: int
+    log: PartitionLog,
+    key: bytes,
+    table: KeyTable,
+    room: Room,
+    read: Callable[[Offset], Record | None],
 ) -> Record | None:
     offset = table.offset_of(key)
     if offset is None or offset < log.log_start_offset:
         return None
-    record = _read(log, offset, decompressed_bytes_max)
+    record = read(offset)
     if record is None:
         # A pass has dropped the tombstone. A record with a lower version that came since may win now.
         if table.basis.strategy.has_versions:
@@ -114,10 +129,21 @@ def _last_record(
     return record
 
 
-def _read(log: PartitionLog, offset: Offset, decompressed_bytes_max: int) -> Record | None:
+def _read(
+    log: PartitionLog,
+    offset: Offset,
+    *,
+    decompressed_bytes_max: int,
+    cached_bytes_max: int | None,
+) -> Record | None:
     for attempt in range(READ_ATTEMPTS):
         try:
-            return record_at(log.segments, offset, decompressed_bytes_max=decompressed_bytes_max)
+            return record_at(
+                log.segments,
+                offset,
+                decompressed_bytes_max=decompressed_bytes_max,
+                cached_bytes_max=cached_bytes_max,
+            )
         except SegmentRemoved:
             if attempt + 1 == READ_ATTEMPTS:
                 raise

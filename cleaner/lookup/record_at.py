@@ -10,6 +10,7 @@ from operator import attrgetter
 from protocol.records.record import Headers, Record
 from protocol.records.record_columns import BinaryColumn, Columns, RecordColumns
 from protocol.wire.numbers import Offset
+from storage.files.errors import NotCached
 from storage.segment.lookup import batch_at
 from storage.segment.segment import Segment
 
@@ -17,14 +18,21 @@ _base_offset = attrgetter("base_offset")
 
 
 def record_at(
-    segments: Sequence[Segment], offset: Offset, *, decompressed_bytes_max: int
+    segments: Sequence[Segment],
+    offset: Offset,
+    *,
+    decompressed_bytes_max: int,
+    cached_bytes_max: int | None = None,
 ) -> Record | None:
-    """Returns the record at an offset; None if the log has none there. For a worker thread.
+    """Returns the record at an offset; None if the log has none there.
 
     Args:
         segments: all of the log, in offset order.
+        cached_bytes_max: read only what is in memory, and no batch that is larger; None waits for the
+            disk, which only a worker thread may do.
 
     Raises:
+        NotCached: `cached_bytes_max` forbids to read the batch.
         CorruptBatch, DecompressionTooLarge, CorruptLog: the batch is damaged, or inflates to more.
         SegmentRemoved: a pass or retention has removed the segment; retry with the log's segments.
         DiskError: reading failed.
@@ -33,11 +41,13 @@ def record_at(
     if number < 0 or segments[number].end_offset <= offset:
         return None
     segment = segments[number]
-    place = batch_at(segment, offset, segment.size)
-    if place is None or place.base_offset > offset:
-        return None
-    with segment.pinned() as file:
-        batch = file.read_at(place.position, place.size)
+    with segment.reading(cached_only=cached_bytes_max is not None) as reads:
+        place = batch_at(segment, offset, segment.size, reads)
+        if place is None or place.base_offset > offset:
+            return None
+        if cached_bytes_max is not None and place.size > cached_bytes_max:
+            raise NotCached(reads.path)
+        batch = reads.read_at(place.position, place.size)
     columns = RecordColumns(
         first_offset=offset,
         end_offset=offset + 1,

@@ -13,6 +13,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from cleaner.lookup.key_table import (
     KeyTable,
@@ -35,10 +36,11 @@ from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from metrics.facts import KeyLookupFacts
 from protocol.records.record import Record
+from protocol.wire.errors import DecompressionTooLarge
 from protocol.wire.numbers import Offset
 from server.runtime.executors import Executor
 from server.runtime.tasks import to_its_end
-from storage.files.errors import DamagedSidecar, SegmentRemoved
+from storage.files.errors import DamagedSidecar, NotCached, SegmentRemoved
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -46,6 +48,13 @@ ATTEMPTS = 10
 """How often a lookup begins again because the log has changed under it."""
 
 NOTHING = Offset(0)
+
+KEYS_AT_ONCE_MAX = 2
+"""So many keys are looked up on the loop, without a thread, if nothing has to wait."""
+
+BATCH_AT_ONCE_MAX = 64 << 10
+INFLATED_AT_ONCE_MAX = 256 << 10
+"""The loop reads no batch that is larger, or inflates to more."""
 
 
 class TooManyKeys(Exception):
@@ -61,14 +70,8 @@ class LookupEnded(Exception):
     """The broker stops, or the log changes too fast to be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a log has of some keys."""
-
-    records: tuple[Record | None, ...]
-    """For each key its last record, which may be a tombstone; None if it is not in the log."""
-    stable_offset: Offset
-    """Up to where the log was looked at."""
+LastRecords: TypeAlias = tuple[Record | None, ...]
+"""For each key its last record, which may be a tombstone; None if it is not in the log."""
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +142,7 @@ class KeyLookups:
             made_total=self.made_total,
         )
 
-    async def find(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> Found:
+    async def find(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> LastRecords:
         """Returns the last records of some keys of a log, as of its last stable offset.
 
         Args:
@@ -151,10 +154,39 @@ class KeyLookups:
             CorruptBatch, DecompressionTooLarge, CorruptLog: the log is damaged.
             StorageError: the log cannot be read.
         """
+        found = self._find_at_once(log, keys, room)
+        if found is not None:
+            return found
         # A cancelled caller must not release the log while a thread uses its table.
         return await to_its_end(self._find(log, keys, room))
 
-    async def _find(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> Found:
+    def _find_at_once(
+        self, log: PartitionLog, keys: Sequence[bytes], room: Room
+    ) -> LastRecords | None:
+        """Returns what a few keys have if the table is up to date and the records are in memory."""
+        entry = self._entries.get(log)
+        if entry is None or entry.table is None or entry.lock.locked():
+            return None
+        table = entry.table
+        is_small = len(keys) <= KEYS_AT_ONCE_MAX and not self._is_stopping
+        if not is_small or not table.is_up_to_date(log):
+            return None
+        try:
+            records = last_records(
+                log,
+                keys,
+                table,
+                room,
+                decompressed_bytes_max=INFLATED_AT_ONCE_MAX,
+                cached_bytes_max=BATCH_AT_ONCE_MAX,
+            )
+        except (NotCached, DecompressionTooLarge, OutdatedTable, WrongTable, SegmentRemoved):
+            return None  # A thread can wait, or make another table.
+        self._entries.move_to_end(log)
+        self.lookups_total += len(keys)
+        return records
+
+    async def _find(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> LastRecords:
         for _ in range(ATTEMPTS):
             entry = self._entry_of(log)
             async with entry.lock:
@@ -178,7 +210,7 @@ class KeyLookups:
 
     async def _attempt(
         self, log: PartitionLog, entry: _Entry, keys: Sequence[bytes], room: Room
-    ) -> Found | None:
+    ) -> LastRecords | None:
         """Look the keys up. Returns None if that has to be repeated."""
         view = self._view(log, entry)
         was_made = entry.table is None
@@ -224,7 +256,7 @@ class KeyLookups:
         view: TableView,
         keys: Sequence[bytes],
         room: Room,
-    ) -> Found:
+    ) -> LastRecords:
         """In the thread: only the holder of the entry's lock gets here."""
         settings, meter = self._settings(), self._meter(log, view)
         if entry.table is None:
@@ -237,10 +269,9 @@ class KeyLookups:
             )
         else:
             entry.table.extend(view, meter)
-        records = last_records(
+        return last_records(
             log, keys, entry.table, room, decompressed_bytes_max=settings.decompressed_bytes_max
         )
-        return Found(records=records, stable_offset=entry.table.end_offset)
 
     @any_thread
     def _meter(self, log: PartitionLog, view: TableView) -> PassMeter:

@@ -24,7 +24,7 @@ from server.admin.http_rules import KEY, KEYS_BATCH
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused, serving
 from server.durability.fetch_waiters import FetchWaiters
 from server.lookup.key_changes import KeyChanges
-from server.lookup.key_lookups import Found, KeyLookups, LookupEnded, TooManyKeys
+from server.lookup.key_lookups import KeyLookups, LastRecords, LookupEnded, TooManyKeys
 from server.lookup.lookup_json import Hit, Json, answer_json, etag_of, is_miss
 from server.lookup.lookup_request import (
     STABLE_SECONDS,
@@ -162,12 +162,12 @@ class LookupRoutes:
         room = Room(ANSWER_BYTES_MAX)
         for number, log in logs.items():
             found = await self._found(log, keys, room)
-            for mine, record in zip(hits, found.records, strict=True):
+            for mine, record in zip(hits, found, strict=True):
                 if record is not None:
                     mine.append((number, record))
         return hits
 
-    async def _found(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> Found:
+    async def _found(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> LastRecords:
         """Look keys up in one log. Raises CompactionRefused."""
         try:
             return await self._lookups.find(log, keys, room)

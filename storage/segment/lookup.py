@@ -63,21 +63,20 @@ def position_before(
     return _position_of(segment, lambda index: index.entry_at_or_before(relative), reads)
 
 
-def batch_at(segment: IndexedSegment, offset: Offset, size: int) -> BatchPlace | None:
+def batch_at(segment: IndexedSegment, offset: Offset, size: int, reads: Reads) -> BatchPlace | None:
     """Returns the first batch that ends at or above `offset`; None if the segment has none.
 
     Args:
         size: of the part of the segment's file to look in.
+        reads: read this segment; see `position_before`.
 
     Raises:
         CorruptLog: a batch on the way is damaged.
-        SegmentRemoved: the file is gone.
+        NotCached: `reads` may not wait, and bytes are not in memory.
     """
-    start = position_before(segment, offset)
-    with segment.pinned() as file:
-        for place in walk_batches(file, start, size):
-            if place.last_offset >= offset:
-                return place
+    for place in walk_batches(reads, position_before(segment, offset, reads), size):
+        if place.last_offset >= offset:
+            return place
     return None
 
 

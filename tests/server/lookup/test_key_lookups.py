@@ -37,7 +37,7 @@ def log_with(value: bytes) -> CompactedLog:
 
 
 async def value(lookups: KeyLookups, log: CompactedLog) -> bytes | None:
-    (record,) = (await lookups.find(log.log, [b"a"], Room(1000))).records
+    (record,) = await lookups.find(log.log, [b"a"], Room(1000))
     assert record is not None
     return record.value
 
