@@ -101,6 +101,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     keys = KeyRoutes(lambda: compaction_of(broker), upkeep=broker.executors.upkeep)
     broker.key_lookups = KeyLookups(
         broker.executors.key_lookups,
+        broker.turns,
         settings=lambda: broker.configs.config.cleaner_settings(),
         bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
         monotonic=broker.clock.monotonic,

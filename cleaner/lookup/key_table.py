@@ -132,11 +132,11 @@ class KeyTable:
         self.end_offset = Offset(0)
         """Records below it are in the table."""
 
-    def is_up_to_date(self, log: PartitionLog) -> bool:
-        """Returns whether `extend` has nothing to do. On the loop."""
+    def reaches(self, least: Offset, log: PartitionLog) -> bool:
+        """Returns whether the table holds, and has the log's records below `least`. On the loop."""
         basis = self.basis
         return (
-            log.last_stable_offset == self.end_offset
+            self.end_offset >= least
             and log.rewrites == basis.rewrites
             and log.config.strategy == basis.strategy
             and (not basis.strategy.has_versions or log.log_start_offset == basis.log_start_offset)

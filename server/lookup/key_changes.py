@@ -23,14 +23,14 @@ class KeyChanges:
         Args:
             seconds: how long it waits at most; 0 does not watch.
         """
-        loop = asyncio.get_running_loop()
-        self._logs = logs if seconds > 0 else ()
-        self._ends_at = loop.time() + seconds
-        self._parked = waiters.park()
+        self._logs = logs
+        self._parked = waiters.park() if seconds > 0 else None
+        self._ends_at = asyncio.get_running_loop().time() + seconds
 
     def __enter__(self) -> Self:
-        for log in self._logs:
-            self._parked.watch(log)
+        if self._parked is not None:
+            for log in self._logs:
+                self._parked.watch(log)
         return self
 
     def __exit__(
@@ -39,12 +39,13 @@ class KeyChanges:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._parked.leave()
+        if self._parked is not None:
+            self._parked.leave()
 
     async def next(self) -> bool:
         """Wait until a log has changed since the last call. Returns False if the time is over."""
         left = self._ends_at - asyncio.get_running_loop().time()
-        if not self._logs or left <= 0:
+        if self._parked is None or left <= 0:
             return False
         await self._parked.wait(left)
         return bool(self._parked.take_woken())

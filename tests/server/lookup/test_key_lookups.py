@@ -11,6 +11,7 @@ from cleaner.lookup.key_table import KEYS_MIN, table_bytes
 from cleaner.lookup.last_records import Room
 from server.lookup.key_lookups import KeyLookups, LookupEnded, TooManyKeys
 from server.runtime.executors import Executor
+from server.runtime.turns import Turns
 from storage.formats.compaction_strategy import BY_OFFSET
 from tests.harness.compacted_log import SETTINGS, CompactedLog
 
@@ -26,7 +27,11 @@ def thread() -> Iterator[Executor]:
 
 def lookups_with(thread: Executor, *, bytes_max: int = 1 << 30) -> KeyLookups:
     return KeyLookups(
-        thread, settings=lambda: SETTINGS, bytes_max=lambda: bytes_max, monotonic=lambda: 0.0
+        thread,
+        Turns(),
+        settings=lambda: SETTINGS,
+        bytes_max=lambda: bytes_max,
+        monotonic=lambda: 0.0,
     )
 
 
