@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +32,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Let the broker validate the request without applying it.")
 ]
+KeysFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys-file",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        allow_dash=True,
+        help="A file with one key a line; - is standard input.",
+    ),
+]
+KeysAreHex = Annotated[bool, typer.Option("--hex", help="Keys are in hexadecimal digits.")]
+KeysAreBase64 = Annotated[bool, typer.Option("--base64", help="Keys are in base64.")]
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from cli.base.access import with_access
 from cli.base.command_end import run
-from cli.base.options import AsJson
+from cli.base.options import AsJson, KeysAreBase64, KeysAreHex, KeysFile
 from cli.compact.options import DEFAULT_URL, Url
 
 REQUEST = "request"
@@ -56,19 +56,9 @@ def request(
             help="The deadline from now, as in 72h or 30d: by then the tombstones must be gone as well.",
         ),
     ] = "72h",
-    keys_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--keys-file",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            allow_dash=True,
-            help="A file with one key a line; - is standard input.",
-        ),
-    ] = None,
-    is_hex: Annotated[bool, typer.Option("--hex", help="Keys are in hexadecimal digits.")] = False,
-    is_base64: Annotated[bool, typer.Option("--base64", help="Keys are in base64.")] = False,
+    keys_file: KeysFile = None,
+    is_hex: KeysAreHex = False,
+    is_base64: KeysAreBase64 = False,
     wait: Annotated[
         bool,
         typer.Option(
@@ -96,7 +86,7 @@ def request(
     """
     if is_hex and is_base64:
         raise typer.BadParameter("use either --hex or --base64")
-    from cli.erase.keys import form_of, keys_of
+    from cli.base.keys import form_of, keys_of
     from cli.erase.requests import request_erasure
 
     run(
@@ -185,7 +175,7 @@ def verify(
     """
     if is_hex and is_base64:
         raise typer.BadParameter("use either --hex or --base64")
-    from cli.erase.keys import form_of, parse_key
+    from cli.base.keys import form_of, parse_key
     from cli.erase.show import verify_certificate
 
     form = form_of(is_hex=is_hex, is_base64=is_base64)

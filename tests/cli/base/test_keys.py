@@ -1,4 +1,4 @@
-"""The keys of `kompakt erase`, and the span of its deadline."""
+"""Keys on the command line: in arguments and files, in three forms."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.base.command_end import CommandFailed
-from cli.erase.keys import Form, keys_of, parse_key
-from cli.erase.requests import parse_span
+from cli.base.keys import Form, keys_of, parse_key
 
 
 def test_keys_come_from_arguments_and_a_file_each_once_in_any_form(tmp_path: Path) -> None:
@@ -29,11 +28,3 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
         parse_key("?", Form.BASE64)
     with pytest.raises(CommandFailed, match="cannot read keys"):
         keys_of([], tmp_path, Form.TEXT)
-
-
-def test_a_deadline_is_a_span() -> None:
-    assert parse_span("72h") == 72 * 3_600_000
-    assert parse_span("1.5m") == 90_000
-    for text in ("72", "h", "0s", "-1h", "tomorrow"):
-        with pytest.raises(CommandFailed, match="--by is a time from now"):
-            parse_span(text)

@@ -1,4 +1,4 @@
-"""The keys to erase, as users give them: as arguments or in a file, as text, hexadecimal or base64."""
+"""Keys as users give them: as arguments or in a file, as text, hexadecimal or base64."""
 
 from __future__ import annotations
 
