@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -22,6 +24,23 @@ WIDTH = 100_000
 def print_json(answer: Mapping[str, Any]) -> None:
     """Print one JSON document."""
     typer.echo(json.dumps(answer, indent=2))
+
+
+def write_lines(lines: Iterable[bytes]) -> None:
+    """Print lines of bytes, which need not be valid text, and flush them."""
+    out = sys.stdout.buffer
+    out.writelines(line + b"\n" for line in lines)
+    out.flush()
+
+
+@contextmanager
+def tolerated_closed_pipe() -> Iterator[None]:
+    """Stop quietly when the reader of standard output closes the pipe, as `head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Otherwise Python would fail again at exit, when it flushes the buffered output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def progress_bars(*columns: ProgressColumn, is_shown: bool = True) -> Progress:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 
 from cleaner.rules.text import count_text
 from cli.base.broker_client import connected
-from cli.base.output import progress_bars
+from cli.base.output import progress_bars, tolerated_closed_pipe, write_lines
 from cli.base.record_text import LineWriter, ReadRecord, TextFormat, details_line, json_line
 from cli.base.topic_facts import strategy_of
 from cli.consume.arrow_file import write_arrow
@@ -91,7 +89,7 @@ def consume_topic(
     """
     is_latest = latest_memory_mib is not None
     ranges, strategy = asyncio.run(_begin(reading, is_latest=is_latest))
-    with _open_reader(reading, ranges) as reader, _tolerate_closed_pipe():
+    with _open_reader(reading, ranges) as reader, tolerated_closed_pipe():
         if latest_memory_mib is None:
             _print_records(reader, reading, printing)
             return 0
@@ -140,7 +138,7 @@ def _print_records(reader: Reader, reading: ReadOptions, printing: PrintOptions)
     line, left = printing.line_writer(reading.topic), reading.count_max
     for batch in _batches(reader, reading, is_shown=not sys.stdout.isatty()):
         wanted, unread = _cut(batch, reading.key, left)
-        _write(map(line, wanted))
+        write_lines(map(line, wanted))
         if batch:
             reader.commit(unread)
         if left is not None:
@@ -160,12 +158,12 @@ def _print_latest(
     line = printing.line_writer(reading.topic)
     if printing.is_table:
         table = LatestTable(key_bytes_max=latest.key_bytes_max())
-        _write([table.titles])
+        write_lines([table.titles])
         line = table.line
-    _write(map(line, itertools.islice(latest, reading.count_max)))
+    write_lines(map(line, itertools.islice(latest, reading.count_max)))
     typer.echo(_totals(latest, reading.topic), err=True)
     for batch in reader.follow() if reading.is_followed else ():
-        _write(map(line, _with_key(batch, reading.key)))
+        write_lines(map(line, _with_key(batch, reading.key)))
 
 
 def _totals(latest: LatestRecords, topic: str) -> str:
@@ -205,20 +203,3 @@ def _cut(
 
 def _with_key(batch: list[ReadRecord], key: bytes | None) -> list[ReadRecord]:
     return batch if key is None else [record for record in batch if record.key == key]
-
-
-def _write(lines: Iterable[bytes]) -> None:
-    # As bytes: values need not be valid text.
-    out = sys.stdout.buffer
-    out.writelines(line + b"\n" for line in lines)
-    out.flush()
-
-
-@contextmanager
-def _tolerate_closed_pipe() -> Iterator[None]:
-    """Stop quietly when the reader of standard output closes the pipe, as `head` does."""
-    try:
-        yield
-    except BrokenPipeError:
-        # Otherwise Python would fail again at exit, when it flushes the buffered output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
