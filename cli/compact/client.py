@@ -1,4 +1,4 @@
-"""The HTTP client of `server/admin/compaction_routes.py`, for the command line."""
+"""The client of a broker's HTTP API, for the command line (`server/admin/compaction_routes.py`)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ POLL_SECONDS = 0.2
 CALL_SECONDS_MAX = 60.0
 ROOT = "/v1/compaction"
 STANDBY_ROOT = "/v1/standby"
+NOT_MODIFIED = 304
 TARGET = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 
 Json = dict[str, Any]
@@ -52,7 +53,7 @@ class CallFailed(CommandFailed):
 
 
 class CompactionClient:
-    """Sends requests about the cleaner to one broker."""
+    """Sends requests to the HTTP API of one broker: about the cleaner, unless it has another root."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, root: str = ROOT) -> None:
         self._session = session
@@ -76,25 +77,24 @@ class CompactionClient:
         Raises:
             CallFailed: the broker refused it, or no Kompakt broker answers at the URL.
         """
-        try:
-            async with self._session.request(
-                method,
-                self._url + self._root + path,
-                params=query,
-                data=body,
-                headers=_headers(body),
-            ) as response:
-                return _answer(
-                    self._url,
-                    response.status,
-                    await response.text(),
-                    is_standby=self._root == STANDBY_ROOT,
-                )
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-            raise CallFailed(EXIT_USAGE, f"{self._url} is not an HTTP URL (--url)") from error
-        except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
-            text = _unreachable(self._url, error, is_standby=self._root == STANDBY_ROOT)
-            raise CallFailed(EXIT_UNREACHABLE, text) from error
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        status, text, _ = await self._send(method, path, query, headers, body=body)
+        return self._answer(status, text)
+
+    async def get_unless(
+        self, path: str, query: Mapping[str, str], etag: str | None = None
+    ) -> tuple[Json, str | None] | None:
+        """Send a GET, and return the JSON of its response with the ETag that it has, if any.
+
+        Args:
+            etag: that of an earlier response, which is not wanted again: then returns None.
+
+        Raises:
+            CallFailed: as in `call`.
+        """
+        headers = {} if etag is None else {"If-None-Match": etag}
+        status, text, found = await self._send("GET", path, query, headers)
+        return None if status == NOT_MODIFIED else (self._answer(status, text), found)
 
     async def call_on(
         self, method: str, target: str, action: str, query: Mapping[str, str] | None = None
@@ -132,6 +132,38 @@ class CompactionClient:
             on_poll(job)
         return job
 
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        *,
+        body: str | None = None,
+    ) -> tuple[int, str, str | None]:
+        """Send a request and return the status, the text and the ETag of its response."""
+        try:
+            async with self._session.request(
+                method,
+                self._url + self._root + path,
+                params=query,
+                data=body,
+                headers=headers,
+            ) as response:
+                return response.status, await response.text(), response.headers.get("ETag")
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise CallFailed(EXIT_USAGE, f"{self._url} is not an HTTP URL (--url)") from error
+        except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
+            text = _unreachable(self._url, error, is_standby=self._is_standby)
+            raise CallFailed(EXIT_UNREACHABLE, text) from error
+
+    @property
+    def _is_standby(self) -> bool:
+        return self._root == STANDBY_ROOT
+
+    def _answer(self, status: int, text: str) -> Json:
+        return _answer(self._url, status, text, is_standby=self._is_standby)
+
 
 @asynccontextmanager
 async def connected(
@@ -159,10 +191,6 @@ async def connected(
         timeout=timeout, headers=shown, connector=connector
     ) as session:
         yield CompactionClient(session, url, root)
-
-
-def _headers(body: str | None) -> dict[str, str]:
-    return {} if body is None else {"Content-Type": "application/json"}
 
 
 def _answer(url: str, status: int, text: str, *, is_standby: bool) -> Json:
