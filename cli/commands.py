@@ -16,6 +16,7 @@ from cli.consume import command as consume_command
 from cli.doctor import command as doctor_command
 from cli.erase import commands as erase_commands
 from cli.features import commands as features_commands
+from cli.get import command as get_command
 from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
 from cli.quotas import commands as quotas_commands
@@ -51,6 +52,7 @@ app.add_typer(importlib.import_module("pipeline.cli").app)
 app.command(name="doctor")(doctor_command.doctor)
 app.command(name="produce")(produce_command.produce)
 app.command(name="consume")(consume_command.consume)
+app.command(name="get")(get_command.get)
 
 
 def run_command(arguments: Sequence[str]) -> int:
