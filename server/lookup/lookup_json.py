@@ -31,7 +31,7 @@ def answer_json(topic: str, key: bytes, hits: Sequence[Hit]) -> Json:
         return named | record_json(*values[0])
     if values:
         newest_first = sorted(values, key=lambda hit: -hit[1].timestamp)
-        records = [record_json(*hit) for hit in newest_first]
+        records = [named | record_json(*hit) for hit in newest_first]
         return named | {"ambiguous": True, "records": records}
     return named | miss_json(hits)
 
