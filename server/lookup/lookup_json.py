@@ -94,6 +94,6 @@ def _header_json(name: str, value: bytes | None) -> Json:
     # A name that is not UTF-8 cannot be sent as it is.
     shown = name.encode(errors="surrogateescape").decode(errors="replace")
     if value is None:
-        return {"name": shown, "value": None}
+        return {"key": shown, "value": None}
     text, encoding = text_of(value)
-    return {"name": shown, "value": text, "encoding": encoding}
+    return {"key": shown, "value": text, "encoding": encoding}

@@ -103,7 +103,12 @@ class LookupRoutes:
                 self._check_exists(topic)
 
     async def _batch(self, request: web.Request) -> web.StreamResponse:
-        keys, partition = keys_of(await request.read())
+        try:
+            keys, partition = keys_of(await request.read())
+        except web.HTTPRequestEntityTooLarge as error:
+            raise CompactionRefused(
+                413, "the keys take more than 1 MiB: ask for fewer keys at once", code="too_large"
+            ) from error
         topic = self._topic(request.match_info["topic"])
         logs = _logs_of(topic, partition)
         async with self._answering:

@@ -76,6 +76,20 @@ async def test_get_returns_the_last_value_of_a_key(reader: Reader) -> None:
     assert (found["partition"], found["offset"], found["timestamp_ms"]) == (0, 1, NOW_MS)
 
 
+async def test_the_details_of_a_record_are_shown_with_its_headers(reader: Reader) -> None:
+    headers = (("trace", b"7f"), ("bytes", b"\xff"), ("none", None))
+    record = Record(offset=0, timestamp=NOW_MS, key=b"ada", value=b"London", headers=headers)
+    await reader.broker.served.produce("users", build_batch([record]), 1)
+
+    code, shown, _ = await reader.get(b"ada", printing=Printing(is_detailed=True))
+
+    assert code == 0
+    assert b"ada" in shown
+    assert b"London" in shown
+    assert b"trace=7f" in shown
+    assert b"none=" in shown
+
+
 async def test_a_key_without_a_value_is_named_with_the_reason(reader: Reader) -> None:
     await reader.write({b"bob": b"Paris"})
     await reader.write({b"bob": None})

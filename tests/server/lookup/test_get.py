@@ -91,8 +91,8 @@ async def test_get_returns_the_last_value_of_a_key(users: Users) -> None:
             "value": "new",
             "value_encoding": "utf-8",
             "headers": [
-                {"name": "h", "value": b64encode(b"\xff").decode(), "encoding": "base64"},
-                {"name": "n", "value": None},
+                {"key": "h", "value": b64encode(b"\xff").decode(), "encoding": "base64"},
+                {"key": "n", "value": None},
             ],
         },
     )
@@ -255,6 +255,13 @@ async def test_a_wrong_batch_is_refused_with_a_sentence(
     status, answer = await users.ask("POST", f"{TOPIC}/keys:batch", data=body)
 
     assert (status, answer["code"], sentence in answer["error"]) == (400, "bad_request", True)
+
+
+async def test_a_batch_with_too_many_bytes_of_keys_is_refused_as_json(users: Users) -> None:
+    status, answer = await users.batch("x" * (1 << 20))
+
+    assert (status, answer["code"]) == (413, "too_large")
+    assert "the keys take more than 1 MiB" in answer["error"]
 
 
 async def test_topics_without_last_values_are_refused(users: Users) -> None:
