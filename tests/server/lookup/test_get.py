@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -258,7 +259,8 @@ async def test_a_wrong_batch_is_refused_with_a_sentence(
 
 
 async def test_a_batch_with_too_many_bytes_of_keys_is_refused_as_json(users: Users) -> None:
-    status, answer = await users.batch("x" * (1 << 20))
+    body = io.BytesIO(b'{"keys": ["' + bytes(1 << 20) + b'"]}')
+    status, answer = await users.ask("POST", f"{TOPIC}/keys:batch", data=body)
 
     assert (status, answer["code"]) == (413, "too_large")
     assert "the keys take more than 1 MiB" in answer["error"]
