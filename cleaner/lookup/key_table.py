@@ -19,6 +19,7 @@ from cleaner.kernel.kernel import KeyIndexer, OffsetMap, Transactions, map_keys
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
 from cleaner.passes.index import indexed_blocks
+from cleaner.rules.text import size_text
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar, MissingFile
 from storage.formats.compaction_strategy import CompactionStrategy
@@ -44,7 +45,7 @@ class TableTooSmall(Exception):
     """The keys do not fit. Make another table with `bytes_needed`."""
 
     def __init__(self, bytes_needed: int) -> None:
-        super().__init__(f"the keys need {bytes_needed} bytes")
+        super().__init__(f"the keys need {size_text(bytes_needed)}")
         self.bytes_needed = bytes_needed
 
 

@@ -86,6 +86,8 @@ class CompactionClient:
     ) -> tuple[Json, str | None] | None:
         """Send a GET, and return the JSON of its response with the ETag that it has, if any.
 
+        A refusal with an ETag is a response, too: it says what is not there, until something is.
+
         Args:
             etag: that of an earlier response, which is not wanted again: then returns None.
 
@@ -94,7 +96,14 @@ class CompactionClient:
         """
         headers = {} if etag is None else {"If-None-Match": etag}
         status, text, found = await self._send("GET", path, query, headers)
-        return None if status == NOT_MODIFIED else (self._answer(status, text), found)
+        if status == NOT_MODIFIED:
+            return None
+        try:
+            return self._answer(status, text), found
+        except CallFailed as refused:
+            if found is None:
+                raise
+            return refused.answer, found
 
     async def call_on(
         self, method: str, target: str, action: str, query: Mapping[str, str] | None = None

@@ -123,10 +123,10 @@ async def _ask_for_another(client: CompactionClient, lookup: Lookup, wait_second
         )
     another = await client.get_unless(path, _query(lookup, wait_seconds), etag)
     if another is None:
+        offset = answer.get("offset")
+        state = "has no value" if offset is None else f"has the value of offset {offset}"
         raise CommandFailed(
-            EXIT_FAILED,
-            f"{name} still has the value of offset {answer['offset']},"
-            f" after {duration_text(wait_seconds)}",
+            EXIT_FAILED, f"{name} still {state}, after {duration_text(wait_seconds)}"
         )
     return another[0]
 

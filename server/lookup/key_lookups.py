@@ -35,6 +35,7 @@ from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
+from cleaner.rules.text import size_text
 from metrics.facts import KeyLookupFacts
 from protocol.records.record import Record
 from protocol.wire.errors import DecompressionTooLarge
@@ -67,7 +68,9 @@ class TooManyKeys(Exception):
     """The table of a log does not fit into the memory for all of them."""
 
     def __init__(self, bytes_needed: int, bytes_max: int) -> None:
-        super().__init__(f"a table of {bytes_needed} bytes, {bytes_max} are allowed")
+        super().__init__(
+            f"a table of {size_text(bytes_needed)}, {size_text(bytes_max)} are allowed"
+        )
         self.bytes_needed = bytes_needed
         self.bytes_max = bytes_max
 
@@ -195,6 +198,8 @@ class KeyLookups:
             )
         except (NotCached, DecompressionTooLarge, OutdatedTable, WrongTable, SegmentRemoved):
             return None  # A thread can wait, or make another table.
+        if log.rewrites != entry.table.basis.rewrites:
+            return None  # Another thread has truncated or replaced the log meanwhile.
         self._entries.move_to_end(log)
         self.lookups_total += len(keys)
         return records

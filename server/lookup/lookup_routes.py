@@ -12,12 +12,13 @@ exist (`server/admin/http_access.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
 
 from cleaner.lookup.last_records import Room, TooLarge
+from cleaner.rules.text import size_text
 from protocol.wire.errors import ProtocolError
 from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import KEY, KEYS_BATCH
@@ -35,6 +36,7 @@ from server.lookup.lookup_request import (
     keys_of,
     query_of,
 )
+from server.lookup.partitioner import partition_of
 from server.runtime.executors import Executor
 from server.topics.topic import Topic
 from server.topics.topics import Topics
@@ -88,12 +90,13 @@ class LookupRoutes:
         query = query_of(parameters)
         known = etags_of(request.headers.get("If-None-Match"))
         topic = self._topic(names["topic"])
-        logs = _logs_of(topic, query.partition)
+        places = _places_of(topic, [key], query.partition)
+        logs = _logs_of(topic, places)
         with KeyChanges(self._waiters, list(logs.values()), query.wait_seconds or 0.0) as changes:
             await self._until_stable(logs, query)
             while True:
                 async with self._answering:
-                    (hits,) = await self._hits(logs, [key])
+                    (hits,) = await self._hits(logs, [key], places)
                     etag = etag_of(hits)
                     if not ({etag, "*"} & known):
                         answer = answer_json(topic.name, key, hits)
@@ -110,9 +113,10 @@ class LookupRoutes:
                 413, "the keys take more than 1 MiB: ask for fewer keys at once", code="too_large"
             ) from error
         topic = self._topic(request.match_info["topic"])
-        logs = _logs_of(topic, partition)
+        places = _places_of(topic, keys, partition)
+        logs = _logs_of(topic, places)
         async with self._answering:
-            found = await self._hits(logs, keys)
+            found = await self._hits(logs, keys, places)
             records = [
                 answer_json(topic.name, key, hits) for key, hits in zip(keys, found, strict=True)
             ]
@@ -160,16 +164,24 @@ class LookupRoutes:
                     )
 
     async def _hits(
-        self, logs: Mapping[int, PartitionLog], keys: Sequence[bytes]
+        self,
+        logs: Mapping[int, PartitionLog],
+        keys: Sequence[bytes],
+        places: Sequence[int | None],
     ) -> list[list[Hit]]:
-        """Returns for each key the partitions that have a record of it, with that record."""
+        """Returns for each key the partitions that have a record of it, with that record.
+
+        Args:
+            places: the partition of each key; None: any of `logs`.
+        """
         hits: list[list[Hit]] = [[] for _ in keys]
         room = Room(ANSWER_BYTES_MAX)
         for number, log in logs.items():
-            found = await self._found(log, keys, room)
-            for mine, record in zip(hits, found, strict=True):
+            here = [at for at, place in enumerate(places) if place is None or place == number]
+            found = await self._found(log, [keys[at] for at in here], room)
+            for at, record in zip(here, found, strict=True):
                 if record is not None:
-                    mine.append((number, record))
+                    hits[at].append((number, record))
         return hits
 
     async def _found(self, log: PartitionLog, keys: Sequence[bytes], room: Room) -> LastRecords:
@@ -179,14 +191,14 @@ class LookupRoutes:
         except TooManyKeys as error:
             raise CompactionRefused(
                 507,
-                f"the keys of {log.topic_partition} need a table of {error.bytes_needed:,} bytes, and"
-                f" all tables together may take {error.bytes_max:,}: raise {PROPERTY}",
+                f"the keys of {log.topic_partition} need a table of {size_text(error.bytes_needed)},"
+                f" and all tables together may take {size_text(error.bytes_max)}: raise {PROPERTY}",
                 code="too_many_keys",
             ) from error
         except TooLarge as error:
             raise CompactionRefused(
                 413,
-                f"the values take more than {ANSWER_BYTES_MAX:,} bytes: ask for fewer keys at once",
+                f"the values take more than {size_text(ANSWER_BYTES_MAX)}: ask for fewer keys at once",
                 code="too_large",
             ) from error
         except (ProtocolError, CorruptLog) as error:
@@ -228,18 +240,27 @@ def _size_of(answer: Json) -> int:
     return sum(len(each.get("value", "")) + 200 for each in answer.get("records", [answer]))
 
 
-def _logs_of(topic: Topic, partition: int | None) -> dict[int, PartitionLog]:
-    """Returns the logs that are searched, by their numbers. Raises CompactionRefused."""
+def _places_of(topic: Topic, keys: Sequence[bytes], partition: int | None) -> list[int | None]:
+    """Returns the partition of each key; None if it may be in any. Raises CompactionRefused."""
     count = len(topic.partitions)
-    if partition is not None and partition >= count:
+    if partition is None:
+        return [partition_of(topic.config.view_partitioner, key, count) for key in keys]
+    if partition >= count:
         raise CompactionRefused(
             404,
             f"topic {topic.name} has no partition {partition}: it has {count}, counted from 0",
             code="unknown_partition",
         )
-    numbers = range(count) if partition is None else [partition]
+    return [partition] * len(keys)
+
+
+def _logs_of(topic: Topic, places: Collection[int | None]) -> dict[int, PartitionLog]:
+    """Returns the logs that are searched, by their numbers. Raises CompactionRefused."""
+    numbers = {each for each in places if each is not None}
+    if None in places:
+        numbers = set(range(len(topic.partitions)))
     found = {}
-    for number in numbers:
+    for number in sorted(numbers):
         log = topic.partitions[number]
         if not isinstance(log, PartitionLog) or log.offline_reason is not None:
             raise CompactionRefused(

@@ -54,6 +54,9 @@ _CODECS = {
 """By the values of `compression.type` and `compaction.compression.type`."""
 
 
+MURMUR2, CRC32 = "murmur2", "crc32"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig(UnusedLogConfig, CompactionConfig):
     """The settings of one topic's logs. Immutable: a change makes a new object."""
@@ -262,6 +265,16 @@ class LogConfig(UnusedLogConfig, CompactionConfig):
         " one replica here, so acks=all is refused above 1.",
     )
 
+    view_partitioner: str = prop(
+        "view.partitioner",
+        STRING,
+        default="none",
+        choices=("none", MURMUR2, CRC32),
+        doc="How all producers of the topic choose the partition of a record by its key. kompakt get"
+        " then looks into this partition alone. murmur2 is the default of the clients in Java, Python"
+        " and JavaScript, crc32 that of librdkafka. none: it looks into all partitions, which finds a"
+        " key however it was sent. Specific to Kompakt.",
+    )
     mirror_link: str = prop(
         "mirror.link",
         STRING,

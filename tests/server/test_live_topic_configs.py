@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import aiohttp
 import pytest
 
 from cleaner.rules.hold import NO_HOLD
@@ -553,6 +554,21 @@ async def compaction_compare_keys(path: Path) -> None:
         assert report.keys_compared == 1
 
 
+async def view_partitioner(path: Path) -> None:
+    http = {"http_listener": "127.0.0.1:0"}
+    async with orders(path, QUICK | http, partitions=4, cleanup_policy="compact") as topic:
+        # This key's partition is another one, by either hash.
+        await topic.served.produce("orders", batch_of(1, key=b"a", value=b"1"), 1)
+        url = f"http://127.0.0.1:{topic.served.broker.http_port}/v1/topics/orders/keys/a"
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url) as answer:
+                assert answer.status == 200
+            for partitioner in ("murmur2", "crc32"):
+                await topic.set("view.partitioner", partitioner)
+                async with session.get(url) as answer:
+                    assert answer.status == 404
+
+
 async def compaction_compression_type(path: Path) -> None:
     async with orders(path, CLEANING, cleanup_policy="delete") as topic:
         records = [Record(offset=n, timestamp=NOW_MS, key=b"%d" % n, value=b"v") for n in (0, 1)]
@@ -665,6 +681,7 @@ PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "compaction.priority": compaction_priority,
     "compaction.compare.keys": compaction_compare_keys,
     "compaction.compression.type": compaction_compression_type,
+    "view.partitioner": view_partitioner,
     "compaction.hold.groups": compaction_hold_groups,
     "compaction.hold.max.ms": compaction_hold_max_ms,
     "retention.ms": retention_ms,

@@ -18,17 +18,19 @@ from tests.harness.served_broker import NOW_MS
 from tests.harness.steered_broker import Json, SteeredBroker, steered_broker
 
 EAGER = {"log_cleaner_backoff_ms": "20"}
+KEYS = 200
+"""With twenty, each pair in one register of the sketch would be more than twice the stated error."""
 
 
 async def half_superseded(broker: SteeredBroker, **configs: str) -> PartitionLog:
-    """Create a topic with two sealed segments of the same 20 keys, which waits for no pass."""
+    """Create a topic with two sealed segments of the same keys, which waits for no pass."""
     config = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "1.0", **configs}
     await broker.served.create("orders", 1, **config)
     log = broker.served.log("orders")
     for _ in range(2):
         records = [
-            Record(offset=number, timestamp=NOW_MS, key=b"%d" % number, value=b"v" * 1000)
-            for number in range(20)
+            Record(offset=number, timestamp=NOW_MS, key=b"%d" % number, value=b"v" * 100)
+            for number in range(KEYS)
         ]
         await broker.served.produce("orders", build_batch(records))
         log.roll(NOW_MS)
@@ -41,7 +43,7 @@ async def until_counted(broker: SteeredBroker) -> Json:
         while True:
             status = await broker.get()
             counted = status["reclaimable"]["partitions"]
-            if [each["reclaimable"]["end_offset"] for each in counted] == [40]:
+            if [each["reclaimable"]["end_offset"] for each in counted] == [2 * KEYS]:
                 return status
             await asyncio.sleep(0.02)
 
@@ -62,7 +64,7 @@ async def test_status_explain_metrics_and_commands_say_what_a_pass_would_free(
 
     (listed,) = status["reclaimable"]["partitions"]
     found = listed["reclaimable"]
-    assert (listed["topic"], listed["partition"], found["end_offset"]) == ("orders", 0, 40)
+    assert (listed["topic"], listed["partition"], found["end_offset"]) == ("orders", 0, 2 * KEYS)
     assert found["share"] == pytest.approx(0.5, abs=4 * found["share_error"])
     (explanation,) = answer["partitions"]
     assert explanation["reclaimable"] == found
@@ -75,14 +77,14 @@ async def test_status_explain_metrics_and_commands_say_what_a_pass_would_free(
     went = report["bytes_before"] - report["bytes_after"]
     assert went == pytest.approx(found["bytes"], abs=4 * found["bytes_error"] + 1500)
     assert after["reclaimable"]["partitions_count"] == 0
-    assert log.clean_offset == 40
+    assert log.clean_offset == 2 * KEYS
     print_status(status)
     print_explanations(answer)
     out = capsys.readouterr().out
     assert "passes would free about 2" in out
     assert "in 1 counted partition" in out
     assert "a pass would free about 2" in out
-    assert "below offset 40" in out
+    assert f"below offset {2 * KEYS}" in out
 
 
 async def test_where_it_is_off_nothing_is_counted(tmp_path: Path) -> None:

@@ -162,6 +162,19 @@ async def test_waiting_ends_with_another_value(reader: Reader) -> None:
     assert 0 < int(output) <= number
 
 
+async def test_a_key_without_a_value_is_waited_for(reader: Reader) -> None:
+    await reader.write({b"ada": None})
+    waiting = asyncio.ensure_future(reader.get(b"bob", wait_seconds=WAIT_SECONDS_MAX))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not waiting.done():
+            await reader.write({b"bob": b"here"})
+            await asyncio.sleep(ROUNDS_PAUSE_SECONDS)
+    assert await waiting == (0, b"here\n", "")
+
+    with pytest.raises(CommandFailed, match="ada still has no value, after 0.0 s"):
+        await reader.get(b"ada", wait_seconds=0)
+
+
 async def test_waiting_in_vain_ends_with_1(reader: Reader) -> None:
     await reader.write({b"ada": b"London"})
 

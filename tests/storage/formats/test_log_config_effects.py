@@ -58,6 +58,7 @@ SHOWN_ELSEWHERE = {
     "compaction.io.max.bytes.per.second": "tests/cleaner/pool/test_topic_limits.py",
     "compaction.undo.ms": "tests/storage/undo/test_kept_passes.py",
     "compaction.undo.bytes": "tests/storage/undo/test_kept_passes.py",
+    "view.partitioner": "tests/server/lookup/test_partitioner.py",
     "compaction.hold.groups": "tests/server/coordination/groups/test_holds.py",
     "compaction.hold.max.ms": "tests/server/coordination/groups/test_holds.py",
     "retention.ms": "tests/storage/log/test_retention.py",
