@@ -171,7 +171,7 @@ async def test_a_key_without_a_value_is_waited_for(reader: Reader) -> None:
             await asyncio.sleep(ROUNDS_PAUSE_SECONDS)
     assert await waiting == (0, b"here\n", "")
 
-    with pytest.raises(CommandFailed, match="ada still has no value, after 0.0 s"):
+    with pytest.raises(CommandFailed, match="ada still has no value"):
         await reader.get(b"ada", wait_seconds=0)
 
 

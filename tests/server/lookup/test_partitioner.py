@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from server.lookup.partitioner import murmur2, partition_of
-
-KEYS = [b"", b"a", b"ab", b"abc", b"abcd", b"\xff" * 7, "ключ".encode(), b"key-1", b"key-2"]
-
-
-def test_murmur2_is_that_of_another_client() -> None:
-    source = random.Random(1)
-    keys = KEYS + [source.randbytes(size) for size in range(200)]
-
-    assert [murmur2(key) for key in keys] == [kafka_python_murmur2(key) for key in keys]
 
 
 @pytest.mark.parametrize(
