@@ -7,6 +7,7 @@ any moment and started again on the same ports and data.
 from __future__ import annotations
 
 import http.client
+import os
 import random
 import re
 import signal
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -24,6 +26,12 @@ from tests.harness.wrong_threads import WRONG_THREAD
 CHECKOUT = Path(__file__).resolve().parents[2]
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 20.0
+
+WORKERS_MAX = 16
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+WORKERS_PORTS = range(15_000, 32_000)[WORKER::WORKERS_MAX]
+_given: deque[int] = deque(maxlen=len(WORKERS_PORTS) // 2)
+"""The ports that were returned last: their brokers may be down for a moment."""
 
 
 class BrokerFailed(AssertionError):
@@ -167,16 +175,17 @@ class BrokerProcess:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Returns free ports of 127.0.0.1, all different.
+    """Returns free ports of 127.0.0.1, all different, and different from those that were returned lately.
 
     They are below the range for outgoing connections, so that no client gets a broker's port while the
-    broker is down.
+    broker is down, and each worker of the tests has its own, so that no other broker gets it.
     """
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(15_000, 32_000)
-        if port not in found and may_listen(port):
+        port = random.choice(WORKERS_PORTS)
+        if port not in _given and may_listen(port):
             found.append(port)
+            _given.append(port)
     return tuple(found)
 
 
