@@ -175,7 +175,7 @@ class BrokerProcess:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Returns free ports of 127.0.0.1, all different, and different from those that were returned lately.
+    """Returns free ports of 127.0.0.1, all different, and not among those that were returned lately.
 
     They are below the range for outgoing connections, so that no client gets a broker's port while the
     broker is down, and each worker of the tests has its own, so that no other broker gets it.
