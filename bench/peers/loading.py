@@ -11,7 +11,7 @@ from bench.peers.comparison import Peer
 
 WARM_REQUESTS_A_SECOND = 1_000
 """How many requests find out how fast a server is; they warm it up, too."""
-READY_SECONDS_MAX = 20.0
+READY_SECONDS_MAX = 60.0
 
 
 def loaded_rate(peer: Peer, frames: Sequence[bytes], seconds: float) -> float:
