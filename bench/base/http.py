@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from typing import Any
 
 from bench.base.connection import socket_to
 
 RECEIVE_BYTES = 1 << 20
+POLL_SECONDS = 0.02
 
 
 class HttpConnection:
@@ -48,3 +50,12 @@ def call(method: str, url: str) -> dict[str, Any]:
     with urllib.request.urlopen(urllib.request.Request(url, method=method)) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
+
+
+def clean_now(http_port: int, topic: str) -> None:
+    """Clean a topic, and return when that is done."""
+    url = f"http://127.0.0.1:{http_port}/v1/compaction"
+    job = call("POST", f"{url}/topics/{topic}/now")
+    while not job["is_over"]:
+        time.sleep(POLL_SECONDS)
+        job = call("GET", f"{url}/jobs/{job['id']}")

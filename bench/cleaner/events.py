@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.base.batches import keyed_batch
 from bench.base.connection import Connection, connected
 from bench.base.figure import Figure, interleaved
-from bench.base.http import call
+from bench.base.http import clean_now
 from bench.base.processes import broker_command, free_port, running
 from bench.base.raw_protocol import (
     alter_broker_request,
@@ -25,39 +25,34 @@ ENABLE = "log.cleaner.events.enable"
 NODE_ID = "1"
 TOPIC = "table"
 PARTITIONS = 200
-POLL_SECONDS = 0.02
 
 
 def event_figures(pairs: int) -> list[Figure]:
     """Measure passes over 200 partitions with 1,000 new records each."""
     with tempfile.TemporaryDirectory() as folder:
         port, http_port = free_port(), free_port()
-        url = f"http://127.0.0.1:{http_port}"
-        settings = f"http.listener={url}", "log.cleaner.backoff.ms=3600000"
+        settings = f"http.listener=http://127.0.0.1:{http_port}", "log.cleaner.backoff.ms=3600000"
         broker = broker_command(port, Path(folder) / "data", *settings)
         with running(broker, http_port), connected(port) as connection:
             connection.ask(create_topic_request(TOPIC, PARTITIONS, {"cleanup.policy": "compact"}))
-            _seconds(connection, url, is_on=True)
+            _seconds(connection, http_port, is_on=True)
             figure = interleaved(
                 "small passes, with events",
                 "ms a pass",
-                lambda: _seconds(connection, url, is_on=True) / PARTITIONS * 1e3,
-                lambda: _seconds(connection, url, is_on=False) / PARTITIONS * 1e3,
+                lambda: _seconds(connection, http_port, is_on=True) / PARTITIONS * 1e3,
+                lambda: _seconds(connection, http_port, is_on=False) / PARTITIONS * 1e3,
                 limit_is="the same passes, without events",
                 pairs=pairs,
             )
     return [figure]
 
 
-def _seconds(connection: Connection, url: str, *, is_on: bool) -> float:
+def _seconds(connection: Connection, http_port: int, *, is_on: bool) -> float:
     """Clean all partitions after an append to each. Returns how long that took."""
     connection.ask(alter_broker_request(NODE_ID, ENABLE, "true" if is_on else "false"))
     batch = keyed_batch(records=1000, value_bytes=100, keys=1000, seed=1)
     answer = connection.ask(produce_to_many_request(TOPIC, range(PARTITIONS), batch, acks=1))
     assert not produce_errors(answer)
     started = time.perf_counter()
-    job = call("POST", f"{url}/v1/compaction/topics/{TOPIC}/now")
-    while not job["is_over"]:
-        time.sleep(POLL_SECONDS)
-        job = call("GET", f"{url}/v1/compaction/jobs/{job['id']}")
+    clean_now(http_port, TOPIC)
     return time.perf_counter() - started

@@ -23,7 +23,7 @@ from statistics import median, quantiles
 from bench.base.batches import NumberedBatch, keyed_batch
 from bench.base.connection import connected
 from bench.base.figure import Figure, interleaved, of_pairs
-from bench.base.http import HttpConnection, call
+from bench.base.http import HttpConnection, clean_now
 from bench.base.processes import (
     broker_command,
     cpu_seconds,
@@ -42,7 +42,6 @@ TOPIC, OTHER = "state", "other"
 REQUESTS = 3_000
 LEG_SECONDS = 3.0
 LIVE = "/health/live"
-POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ def site() -> Iterator[Site]:
         )
         with running(broker_command(port, data, *settings), http_port) as pid:
             fill(port)
-            clean(http_port)
+            clean_now(http_port, TOPIC)
             yield Site(port, http_port, pid, data, random.Random(1))
 
 
@@ -99,14 +98,6 @@ def fill(port: int) -> None:
                 for each in numbers
             ]
             pump(connection, frames, len(frames))
-
-
-def clean(http_port: int) -> None:
-    url = f"http://127.0.0.1:{http_port}/v1/compaction"
-    job = call("POST", f"{url}/topics/{TOPIC}/now")
-    while not job["is_over"]:
-        time.sleep(POLL_SECONDS)
-        job = call("GET", f"{url}/jobs/{job['id']}")
 
 
 def first_figure(its: Site) -> Figure:

@@ -32,6 +32,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Let the broker validate the request without applying it.")
 ]
+PrintedKeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator", "-K", metavar="TEXT", help="Print the key, this text and the value."
+    ),
+]
+WithDetails = Annotated[
+    bool,
+    typer.Option("--details", "-d", help="Also print partition, offset, time, key and headers."),
+]
 KeysFile = Annotated[
     Path | None,
     typer.Option(

@@ -10,7 +10,13 @@ import typer
 
 from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, end
-from cli.base.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic
+from cli.base.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    PrintedKeySeparator,
+    Topic,
+    WithDetails,
+)
 from cli.base.text import NULL
 from cli.groups.complete import complete_group
 
@@ -70,24 +76,14 @@ def consume(
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Print only records with this key.")
     ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator", "-K", metavar="TEXT", help="Print the key, this text and the value."
-        ),
-    ] = None,
+    key_separator: PrintedKeySeparator = None,
     null_value: Annotated[
         str, typer.Option(metavar="TEXT", help="Print this for a null key or value.")
     ] = NULL,
     as_hex: Annotated[
         bool, typer.Option("--hex", help="Print keys and values in hexadecimal.")
     ] = False,
-    details: Annotated[
-        bool,
-        typer.Option(
-            "--details", "-d", help="Also print partition, offset, time, key and headers."
-        ),
-    ] = False,
+    details: WithDetails = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per line, for programs.")
     ] = False,

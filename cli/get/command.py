@@ -8,7 +8,15 @@ import typer
 
 from cli.base.access import with_access
 from cli.base.command_end import run
-from cli.base.options import AsJson, KeysAreBase64, KeysAreHex, KeysFile, Topic
+from cli.base.options import (
+    AsJson,
+    KeysAreBase64,
+    KeysAreHex,
+    KeysFile,
+    PrintedKeySeparator,
+    Topic,
+    WithDetails,
+)
 from cli.compact.options import DEFAULT_URL, Url
 
 
@@ -42,18 +50,8 @@ def get(
             help="Wait so long for another value than the present one, or for --min-offset.",
         ),
     ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator", "-K", metavar="TEXT", help="Print the key, this text and the value."
-        ),
-    ] = None,
-    details: Annotated[
-        bool,
-        typer.Option(
-            "--details", "-d", help="Also print partition, offset, time, key and headers."
-        ),
-    ] = False,
+    key_separator: PrintedKeySeparator = None,
+    details: WithDetails = False,
     raw: Annotated[
         bool,
         typer.Option("--raw", help="Print the bytes of one value, and no newline after them."),
