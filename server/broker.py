@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from metrics.cleaner_probe import CleanerCounts
-from metrics.facts import LoopFacts
+from metrics.facts import KeyLookupFacts, LoopFacts
 from metrics.server_probe import ServerProbe
 from replog.compactor import CompactionFacts
 from server.admin.compaction_pauses import CompactionPauses
@@ -52,6 +52,7 @@ from server.durability.log_clock import LogClock
 from server.fetching.session_cache import FetchSessionCache
 from server.http_opening import HttpOpening
 from server.listening import Listening
+from server.lookup.view_reads import ViewReads
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
 from server.metadata.followers import Followers
@@ -78,6 +79,7 @@ from server.standby.fence import Fence, Waiting
 from server.standby.succession import Succession
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
+from server.views.readable_topics import ReadableTopics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, NODE_METADATA
@@ -91,7 +93,7 @@ from storage.threads import any_thread
 if TYPE_CHECKING:
     from server.admin.compaction import Compaction
     from server.broker_cleaner import BrokerCleaner
-    from server.lookup.key_lookups import KeyLookups
+    from server.lookup.key_tables import KeyTables
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
@@ -115,6 +117,7 @@ class Broker:
         "_failed",
         "_has_logins",
         "_http",
+        "_key_tables",
         "_link",
         "_log_clock",
         "_loop_watch",
@@ -150,7 +153,6 @@ class Broker:
         "groups",
         "has_acls",
         "has_storage",
-        "key_lookups",
         "links",
         "listening",
         "logins",
@@ -161,6 +163,7 @@ class Broker:
         "producer_ids",
         "quota_store",
         "quotas",
+        "readable_topics",
         "recovery",
         "requests",
         "scram",
@@ -169,6 +172,7 @@ class Broker:
         "transactions",
         "turns",
         "verifications",
+        "view_reads",
         "warnings",
     )  # fmt: skip
 
@@ -176,6 +180,7 @@ class Broker:
     configs: BrokerConfigs
     node: Node
     topics: Topics
+    readable_topics: ReadableTopics
     producer_ids: ProducerIds
     scram: ScramStore
     logins: Logins
@@ -218,6 +223,7 @@ class Broker:
         )
         self.fetch_waiters = FetchWaiters()
         self.cold_reads = ColdReads(self.probe)
+        self.view_reads = ViewReads(self.key_tables)
         self.pass_history = PassHistory(
             files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max
         )
@@ -264,8 +270,8 @@ class Broker:
         self._has_logins = False
         self.has_acls = False
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
-        self.key_lookups: KeyLookups | None = None
-        """The lookups of last values; None until HTTP is open."""
+        self._key_tables: KeyTables | None = None
+        """None until keys are looked up or a view is read."""
         self.links: Replication | None = None
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
@@ -402,8 +408,8 @@ class Broker:
         self._state = STOPPING
         if self.has_storage:
             # Before the listeners drain, so that no connection waits for an answer from these.
-            if self.key_lookups is not None:
-                await self.key_lookups.stop()
+            if self._key_tables is not None:
+                await self._key_tables.stop()
             self.topics.interrupt()
             if self.links is not None:
                 await self.verifications.stop()
@@ -496,6 +502,32 @@ class Broker:
         if self._state != STOPPING:
             self._state = reason
 
+    async def key_tables(self) -> KeyTables:
+        """Returns the tables by which keys are looked up, which the first call makes."""
+        if self._key_tables is None:
+            # Imported in a thread, because clients are served already.
+            await self.import_in_thread("server.lookup.key_tables")
+            await self.import_in_thread("cleaner.lookup.latest_batches")
+            self._make_key_tables()
+        assert self._key_tables is not None
+        return self._key_tables
+
+    def _make_key_tables(self) -> None:
+        from server.lookup.key_tables import KeyTables
+
+        if self._key_tables is None:  # Another call may have made them meanwhile.
+            self._key_tables = KeyTables(
+                self.executors.key_lookups,
+                settings=lambda: self.configs.config.cleaner_settings(),
+                bytes_max=lambda: self.configs.config.key_lookup_bytes_max,
+                monotonic=self.clock.monotonic,
+            )
+
+    @any_thread
+    def key_table_facts(self) -> KeyLookupFacts:
+        """Returns what metrics show about them."""
+        return KeyLookupFacts() if self._key_tables is None else self._key_tables.facts()
+
     def metadata_facts(self) -> dict[str, CompactionFacts]:
         """Returns what metrics show about each metadata log. Only once the broker has its storage."""
         assert self._stores is not None
@@ -513,6 +545,9 @@ class Broker:
         assert self._stores is not None
         self.group_commit = group_commit_of(self, self._sync_rounds)
         self.topics = topics_of(self, self._stores)
+        self.readable_topics = ReadableTopics(
+            self.topics, suffix=self.config.view_suffix, is_listed=self.config.view_list
+        )
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)
         self.configs.when_changed(self._reconfigure, check=self._check_change)
@@ -521,7 +556,7 @@ class Broker:
 
     def _make_coordinators(self) -> None:
         self.groups = groups_of(self)
-        self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.topics))
+        self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.readable_topics))
         self.offsets = offsets_of(self)
         self.transactions = transaction_coordinator_of(self)
 

@@ -97,6 +97,7 @@ def groups_of(broker: Broker) -> GroupCoordinator:
     """Returns the coordinator of groups."""
     return coordinator_of(
         broker.topics,
+        broker.readable_topics,
         broker.group_commit,
         broker.configs.config,
         clock=broker.clock,

@@ -17,7 +17,6 @@ from metrics.facts import (
     FetchSessionFacts,
     FollowedTopicFacts,
     FollowerFacts,
-    KeyLookupFacts,
     PartitionFacts,
     QuotaFacts,
 )
@@ -83,7 +82,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         partitions=lambda: partition_facts(broker, backlogs),
         partitions_listed_max=broker.config.metrics_partitions_max,
         groups=lambda: (
-            group_facts(broker.groups.table, broker.topics) if broker.has_storage else ()
+            group_facts(broker.groups.table, broker.readable_topics.get)
+            if broker.has_storage
+            else ()
         ),
     )
     routes = CompactionRoutes(
@@ -99,16 +100,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     )
     ledger = LedgerRoutes(lambda: compaction_of(broker), reads=broker.executors.ledgers)
     keys = KeyRoutes(lambda: compaction_of(broker), upkeep=broker.executors.upkeep)
-    broker.key_lookups = KeyLookups(
-        broker.executors.key_lookups,
-        broker.turns,
-        settings=lambda: broker.configs.config.cleaner_settings(),
-        bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
-        monotonic=broker.clock.monotonic,
-    )
     lookups = LookupRoutes(
         lambda: broker.topics if broker.has_storage else why_not(broker),
-        broker.key_lookups,
+        KeyLookups(broker.key_tables, broker.turns),
         broker.fetch_waiters,
         encoding=broker.executors.key_lookups,
     )
@@ -228,7 +222,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         slots_invalidated=broker.groups.holds.invalidated_total,
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
-        key_lookups=broker.key_lookups.facts() if broker.key_lookups else KeyLookupFacts(),
+        key_lookups=broker.key_table_facts(),
         quotas=quota_facts(broker),
         fetch_sessions=FetchSessionFacts(
             sessions=len(broker.fetch_sessions),

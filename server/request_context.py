@@ -82,7 +82,11 @@ class RequestContext:
             quiet: do not log a refusal, because the client has not named the resource.
         """
         authorizer = self.broker.authorizer
-        return authorizer is None or self._is_allowed(authorizer, operation, kind, name, quiet)
+        if authorizer is None:
+            return True
+        if kind is ResourceType.TOPIC:
+            name = self.broker.readable_topics.resource_of(name)
+        return self._is_allowed(authorizer, operation, kind, name, quiet)
 
     def operations_on(
         self, kind: ResourceType, name: str = CLUSTER_NAME, *, is_asked: bool = True
@@ -158,8 +162,32 @@ class RequestContext:
         """
         topic = self.broker.topics.get(topic_name)
         if topic is None:
+            is_view = self.broker.readable_topics.view(topic_name) is not None
+            # Clients ask again and again for a topic that is unknown.
+            return (
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+                if is_view
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return self._expected(topic.partition(partition), leader_epoch)
+
+    def readable_log_of(
+        self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH
+    ) -> PartitionLog | ErrorCode:
+        """Returns the log of a partition, for a request that only reads: also that of a view.
+
+        Args:
+            leader_epoch: see `log_of`.
+        """
+        topic = self.broker.readable_topics.get(topic_name)
+        if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        log = topic.partition(partition)
+        return self._expected(topic.partition(partition), leader_epoch)
+
+    def _expected(
+        self, log: PartitionLog | ErrorCode, leader_epoch: int
+    ) -> PartitionLog | ErrorCode:
+        """Returns the log if the client expects its epoch."""
         if isinstance(log, ErrorCode):
             return log
         if leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:

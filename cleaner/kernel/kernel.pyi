@@ -36,6 +36,7 @@ from cleaner.rules.step import (
     GroupAccount,
     IndexStep,
     KeySum,
+    LatestStep,
     MapStep,
     MapTally,
     MarkStep,
@@ -206,6 +207,57 @@ def map_keys(
         KeysDiffer: see the module.
         ValueError: a map that counts has no history, or the reverse, or the block no timestamps.
     """
+
+class LatestFilter:
+    """Copies those records of a log that are the last ones of their keys, for readers of a view.
+
+    Batches in which all are stay as they are; others keep their offsets, epoch and codec. None is
+    transactional in the copy, and there are no markers and no batches without records. Records without
+    a key are left out. The map must have every committed record up to the end offset of a feed, and must
+    not change during one.
+    """
+
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        *,
+        start_offset: int,
+        decompressed_bytes_max: int,
+        codec_levels: tuple[int | None, ...] = ...,
+    ) -> None:
+        """
+        Args:
+            start_offset: batches that end below it are skipped.
+            codec_levels: of the batches that are compressed again, by codec; None: its own default.
+
+        Raises:
+            ValueError: `start_offset` is negative.
+        """
+
+    def feed(
+        self,
+        chunk: Buffer,
+        *,
+        end_offset: int,
+        output_bytes_max: int,
+        whole_first_batch: bool,
+        position: int = 0,
+    ) -> LatestStep:
+        """Copy from the complete batches of `chunk`, which begins at a batch.
+
+        Args:
+            end_offset: the feed ends before a batch that reaches it.
+            output_bytes_max: it also ends before a batch that may not fit.
+            whole_first_batch: the first one of the output may be larger.
+            position: where `chunk` begins in its segment; for error messages only.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge: see the module.
+        """
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch that was handled; at first `start_offset`."""
 
 class History:
     """Which older values of a key stay, in a form that the kernel reads: see `cleaner/rules/history.py`.

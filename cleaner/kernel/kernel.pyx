@@ -118,6 +118,7 @@ from cleaner.rules.step import (
     IndexStep,
     KeySum,
     KeysDiffer,
+    LatestStep,
     MapStep,
     MapTally,
     MarkStep,
@@ -186,6 +187,7 @@ include "survey.pxi"
 include "judged.pxi"
 include "source_keys.pxi"
 include "batch_writer.pxi"
+include "latest.pxi"
 include "account.pxi"
 include "output_segment.pxi"
 include "judge.pxi"

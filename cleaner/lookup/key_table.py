@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 
-from cleaner.kernel.kernel import KeyIndexer, OffsetMap, Transactions, map_keys
+from cleaner.kernel.kernel import KeyIndexer, LatestFilter, OffsetMap, Transactions, map_keys
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
 from cleaner.passes.index import indexed_blocks
@@ -106,7 +106,7 @@ def table_bytes(keys: int, strategy: CompactionStrategy) -> int:
 class KeyTable:
     """The table of one log. For one thread at a time."""
 
-    __slots__ = ("_map", "_settings", "_trusts_sidecars", "basis", "end_offset")
+    __slots__ = ("_map", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps")
 
     def __init__(
         self,
@@ -129,6 +129,8 @@ class KeyTable:
             bytes_max, view.hash_key, LOAD_FACTOR, has_versions=view.strategy.has_versions
         )
         self.basis = view.basis
+        self.swaps = view.tail.swaps
+        """The swaps of the log when the table was made."""
         # State.
         self.end_offset = Offset(0)
         """Records below it are in the table."""
@@ -151,6 +153,22 @@ class KeyTable:
         """Returns the offset of a key's last record; None if it has none. The record may be gone."""
         offset = self._map.get(key)
         return None if offset is None else Offset(offset)
+
+    def latest_filter(
+        self,
+        start_offset: Offset,
+        *,
+        decompressed_bytes_max: int,
+        codec_levels: tuple[int | None, ...],
+    ) -> LatestFilter:
+        """Returns a filter that copies the last records from an offset on. Do not extend the table
+        while it is used."""
+        return LatestFilter(
+            self._map,
+            start_offset=start_offset,
+            decompressed_bytes_max=decompressed_bytes_max,
+            codec_levels=codec_levels,
+        )
 
     def extend(self, view: TableView, meter: PassMeter) -> None:
         """Put in what the log has from `end_offset` to its last stable offset. For a worker thread.

@@ -50,6 +50,26 @@ class LiveStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatestStep:
+    """The result of `LatestFilter.feed` for one chunk."""
+
+    consumed_bytes: int
+    """Bytes of the batches that were handled. The next chunk begins there."""
+    needed_bytes: int
+    """See `IndexStep`."""
+    output: bytes
+    """Whole batches, with the records that are the last ones of their keys."""
+    records: int
+    """The number of records in `output`."""
+    last_kept_offset: int
+    """The last offset of the last batch in `output`; -1 if that is empty."""
+    is_end: bool
+    """Whether the batch at `consumed_bytes` reaches the end offset."""
+    is_full: bool
+    """Whether the batch at `consumed_bytes` may not fit into the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapStep:
     """The result of `map_keys` for one block."""
 

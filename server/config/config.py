@@ -64,6 +64,7 @@ from server.config.replog_config import ReplogConfig
 from server.config.standby_config import FENCED_BY, StandbyConfig
 from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
+from server.config.view_config import ViewConfig
 from server.topics.defaults import log_defaults_from, topic_synonyms
 from storage.formats.config_property import (
     INT,
@@ -98,6 +99,7 @@ class BrokerConfig(
     AuthorizationConfig,
     StandbyConfig,
     TlsConfig,
+    ViewConfig,
 ):
     """The broker's configuration at its start, immutable. `server/config/broker_configs.py` overrides
     its dynamic properties with the values that clients set while the broker runs."""
@@ -174,6 +176,7 @@ class BrokerConfig(
         config.check_listeners()
         config.resolved_sasl_listeners()
         config.resolved_super_users()
+        config.check_view_suffix()
         config.connections_max_by_ip()
         config.check_fence()
         config.warn_of_strange_listeners()

@@ -26,6 +26,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from protocol.wire.primitives import ZERO_UUID
 from server.net.send_queue import COPIED_BYTES_MAX
 from server.runtime.turns import Pace
@@ -44,7 +45,7 @@ TopicKey = str | UUID
 class AskedTopic:
     """One topic of a fetch."""
 
-    __slots__ = ("id", "is_followed", "may_read", "name")
+    __slots__ = ("id", "is_followed", "is_view", "may_read", "name")
 
     def __init__(self, name: str, topic_id: UUID | None) -> None:
         self.name = name
@@ -55,6 +56,8 @@ class AskedTopic:
         """Whether the client may read the topic."""
         self.is_followed = False
         """Whether it is a coordinator's topic, and the client may follow it as a standby."""
+        self.is_view = False
+        """Whether it is the view of a topic's last values."""
 
     def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
         """Returns the topic's part of the answer."""
@@ -144,6 +147,12 @@ class AskedPartition:
                 self._copy = read.copied()
         self.bytes = size
 
+    def store_latest(self, log: PartitionLog, read: ReadResult, records: bytes) -> None:
+        """Store what was read of a view: records in memory, beside a result without any."""
+        self.store(log, read, may_copy=True)
+        self._copy = records
+        self.bytes = len(records)
+
     def refuse(self, error_code: ErrorCode) -> None:
         """Set the error code that this partition is answered with."""
         self.release()
@@ -165,13 +174,17 @@ class AskedPartition:
         return PartitionData(
             partition_index=self.wanted.partition,
             error_code=ErrorCode.NONE,
-            high_watermark=read.high_watermark,
+            high_watermark=self._end_of(read),
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
             aborted_transactions=_aborted(read, isolation),
             diverging_epoch=_epoch_end_offset(read.diverging_epoch),
             records=tuple(read.regions) if self._copy is None else self._copy,
         )
+
+    def _end_of(self, read: ReadResult) -> Offset:
+        """Returns where the client's topic ends: a view never has what is not stable."""
+        return read.last_stable_offset if self.topic.is_view else read.high_watermark
 
     def note_answer(self) -> None:
         """Remember for the next request of the session what the answer says.
@@ -185,9 +198,7 @@ class AskedPartition:
             return
         self._said_high_watermark = read.high_watermark
         self._said_log_start = read.log_start_offset
-        has_more = (
-            self.wanted.fetch_offset < read.high_watermark or read.diverging_epoch is not None
-        )
+        has_more = self.wanted.fetch_offset < self._end_of(read) or read.diverging_epoch is not None
         # Each read of a follower says how far it has come.
         self._is_at_end = not has_more and not self.topic.is_followed
         if not self.bytes:

@@ -82,6 +82,7 @@ async def _add(
     mirror = topic and refusal_on_mirror(ApiKey.CREATE_PARTITIONS, topic.name, topic.config)
     return (
         mirror
+        or context.broker.readable_topics.refusal(asked.name)
         or _fault_of_assignments(asked, context)
         or await context.broker.topics.add_partitions(
             asked.name,

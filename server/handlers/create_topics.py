@@ -110,7 +110,8 @@ def _counts(topics: Sequence[CreatableTopic], context: RequestContext) -> Iterat
 
 def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | None:
     return (
-        _refuse_assignments(asked, context.broker.node.node_id)
+        context.broker.readable_topics.refusal(asked.name)
+        or _refuse_assignments(asked, context.broker.node.node_id)
         or _refuse_nulls(asked)
         or refusal_of_creation(asked.name, {config.name: "" for config in asked.configs})
         or refusal_of_unkeyed_topic(

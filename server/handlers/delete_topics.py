@@ -106,6 +106,9 @@ def _topic_to_delete(
     if unauthorized is not None:
         return unauthorized
     if isinstance(topic, ErrorCode):
+        view = context.broker.readable_topics.refusal(asked.name or "")
+        if view is not None:
+            return _result(asked, view.error_code, view.message)
         return _result(asked, topic)
     if asked.name is not None and topic.id in ids:
         text = "The provided topic name maps to an ID that was already supplied."
@@ -152,7 +155,8 @@ async def _delete(
         for topic, refused in zip(found.values(), outcomes, strict=True)
         if refused is None
     }
-    await context.broker.offsets.expiry.topics_deleted(gone)
+    views = context.broker.readable_topics.names_of_views(gone)
+    await context.broker.offsets.expiry.topics_deleted({*gone, *views})
     async for name in context.pace.paced(gone):
         context.broker.probe.topic_deleted(name)
         context.broker.cleaner_counts.topic_deleted(name)

@@ -6,7 +6,7 @@ Values read back exactly as they were set: Connect and Schema Registry refuse to
 `cleanup.policy` is `compact`. AlterConfigs can change topics, and those properties of the broker that
 are not read-only. The broker with the empty name stands for the cluster-wide defaults. The levels of
 this broker's loggers are a resource too (KIP-412). Every group has a configuration, even if the group
-does not exist.
+does not exist. The view of a topic's last values has the topic's configuration, read-only.
 Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
 Not implemented: client metrics.
 """
@@ -41,6 +41,7 @@ from server.request_context import RequestContext
 from server.security.acls import Operation
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
+from server.views.latest_view import LatestView
 
 Described = dict[tuple[int, str], DescribeConfigsResult]
 """Resources with all their properties, by type and name."""
@@ -107,13 +108,15 @@ def _describe_topic(
     fault = fault_of_name(asked.resource_name)
     if fault is not None:
         return _refused(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    topic = context.broker.topics.get(asked.resource_name)
-    if topic is None:
+    found = context.broker.readable_topics.get(asked.resource_name)
+    if found is None:
         unknown = TopicRefused.unknown(asked.resource_name)
         return _refused(asked, unknown.error_code, unknown.message)
-    return _result(
-        asked, request, topic_rows(topic.config, topic.overrides, context.broker.configs)
-    )
+    topic = found.source if isinstance(found, LatestView) else found
+    rows = topic_rows(topic.config, topic.overrides, context.broker.configs)
+    if topic is not found:
+        rows = (replace(row, read_only=True) for row in rows)
+    return _result(asked, request, rows)
 
 
 def _describe_broker(

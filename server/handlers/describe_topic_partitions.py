@@ -25,7 +25,7 @@ from server.request_context import RequestContext
 from server.runtime.paced_sort import paced_sort
 from server.security.acls import Operation, ResourceType
 from server.topics.names import fault_of_name
-from server.topics.topic import Topic
+from server.views.readable_topics import Readable
 
 PARTITIONS_MAX = 2_000
 """Kafka's default for max.request.partition.size.limit."""
@@ -47,7 +47,7 @@ async def handle(
     else:
         names = (
             topic.name
-            for topic in context.broker.topics.all()
+            for topic in context.broker.readable_topics.listed()
             if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, quiet=True)
         )
     return await _describe(names, cursor, request.response_partition_limit, context)
@@ -85,7 +85,7 @@ async def _describe(
         if name < cursor.topic_name:
             continue
         start = cursor.partition_index if name == cursor.topic_name else 0
-        topic = context.broker.topics.get(name)
+        topic = context.broker.readable_topics.get(name)
         if room == 0:
             return _answer(topics, Cursor(topic_name=name, partition_index=start))
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -115,7 +115,7 @@ def _missing_code(name: str) -> ErrorCode:
 
 
 async def _topic(
-    topic: Topic, numbers: range, context: RequestContext
+    topic: Readable, numbers: range, context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
     node_id = context.broker.node.node_id
     partitions = [
@@ -131,7 +131,9 @@ async def _topic(
     )
 
 
-def _partition(topic: Topic, number: int, node_id: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    topic: Readable, number: int, node_id: int
+) -> DescribeTopicPartitionsResponsePartition:
     described = describe_partition(number, topic.partition(number), node_id)
     return DescribeTopicPartitionsResponsePartition(
         error_code=described.error_code,

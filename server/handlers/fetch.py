@@ -23,6 +23,7 @@ asks for ever when it gets nothing else.
 In a session (`server/fetching/`) a request names the partitions that have changed for the client, and
 the answer those that have changed for the broker. A partition at the end of its log is not read until
 the log changes. As in Kafka, a topic whose id was known keeps its name while it is in the session.
+The view of a topic's last values is read in a thread, and its records are copied (`server/views/`).
 `server/shortcut/fetch.py` answers the simplest requests before they get here, by the same rules.
 Not implemented: fetching from followers.
 """
@@ -228,6 +229,7 @@ def _look_up(topic: AskedTopic, context: RequestContext) -> None:
     if not topic.name and topic.id is not None:
         topic.name = name_of_topic(topic.id, context)
     topic.is_followed = _may_follow(topic.name, context)
+    topic.is_view = context.broker.readable_topics.view(topic.name) is not None
     topic.may_read = not topic.name or topic.is_followed or _may_read(topic.name, context)
 
 

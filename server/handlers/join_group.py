@@ -123,7 +123,7 @@ async def _subscription(
 ) -> Subscribed | ErrorCode:
     """Decode the member's subscription in slices. Returns an error if it is malformed or does not fit
     into the member's record."""
-    pace, topics = context.pace, context.broker.topics
+    pace, topics = context.pace, context.broker.readable_topics
     size = sum(len(each.metadata) for each in join.protocols)
     if not await context.broker.groups.has_room(group_id, size):
         return ErrorCode.UNKNOWN_SERVER_ERROR

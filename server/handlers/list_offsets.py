@@ -100,11 +100,13 @@ async def _answer(
     topic_name: str, asked: ListOffsetsPartition, isolation_level: int, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
-    log = context.log_of(topic_name, index, asked.current_leader_epoch)
+    log = context.readable_log_of(topic_name, index, asked.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return _refused(index, log)
     if not _is_served(asked.timestamp, context.header.api_version):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
+    if context.broker.readable_topics.view(topic_name) is not None:
+        isolation_level = READ_COMMITTED  # A view never has what is not stable.
     try:
         timestamp, offset = await _find(log, asked.timestamp, isolation_level, context)
         has_epoch = context.header.api_version >= LEADER_EPOCH_SINCE and offset >= 0

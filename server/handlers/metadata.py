@@ -3,7 +3,8 @@
 Behaviour: lists this broker, at the address that the client's listener advertises, and the requested
 topics: all for null (v0: for an empty list), none for an empty list. A topic that does not exist is
 created if both `auto.create.topics.enable` and the client allow it. A partition whose log is offline has
-no leader. There is no authorizer: all operations are authorized.
+no leader. The view of a topic's last values is described like a topic (`server/views/`). It is listed
+only if `view.list` says so, and no topic with the name of a view is created automatically.
 Versions: v1 null · v4 allow_auto_topic_creation · v5 offline_replicas · v7 leader_epoch · v8
 authorized operations (KIP-430), of the cluster until v10 · v10 topic ids (KIP-516) · v12 topics by
 id · v13 an error code for the whole answer (never set here).
@@ -27,7 +28,8 @@ from server.handlers.shared.topic_creators import may_create
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
 from server.topics.names import fault_of_name
-from server.topics.topic import Topic, TopicRefused
+from server.topics.topic import TopicRefused
+from server.views.readable_topics import Readable
 from storage.log.log import PartitionLog
 
 IDS_ASKED_SINCE = 12
@@ -65,7 +67,7 @@ async def _describe_all(
     request: MetadataRequest, context: RequestContext
 ) -> tuple[MetadataResponseTopic, ...]:
     """Describe every topic that exists now."""
-    topics = context.broker.topics.all()
+    topics = context.broker.readable_topics.listed()
     return tuple(
         [
             await _describe(topic, request, context)
@@ -83,10 +85,15 @@ async def _find(
         return await _find_by_id(name, topic_id, request, context)
     if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
         return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-    topic = context.broker.topics.get(name)
+    readable = context.broker.readable_topics
+    topic = readable.get(name)
     if topic is not None:
         return await _describe(topic, request, context)
-    creates = request.allow_auto_topic_creation and _creates_topics(context)
+    creates = (
+        request.allow_auto_topic_creation
+        and _creates_topics(context)
+        and not readable.is_reserved(name)
+    )
     if creates and not may_create(name, context):
         return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     if fault_of_name(name) is not None:
@@ -109,7 +116,7 @@ async def _find_by_id(
 ) -> MetadataResponseTopic:
     if context.header.api_version < IDS_ASKED_SINCE or name is not None or topic_id == ZERO_UUID:
         return _refused(ErrorCode.INVALID_REQUEST, name or "", topic_id)
-    topic = context.broker.topics.by_id(topic_id)
+    topic = context.broker.readable_topics.by_id(topic_id)
     if topic is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
@@ -136,7 +143,7 @@ def _response(
 
 
 async def _describe(
-    topic: Topic, request: MetadataRequest, context: RequestContext
+    topic: Readable, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     node_id = context.broker.node.node_id
     partitions = [

@@ -128,7 +128,7 @@ async def _commit(
 
 def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | ErrorCode:
     """Returns the topic's name, or an error code if it does not exist or the client may not read it."""
-    topics = context.broker.topics
+    topics = context.broker.readable_topics
     if context.header.api_version >= BY_ID_SINCE:
         found = topics.by_id(topic.topic_id)
         if found is None:

@@ -25,7 +25,7 @@ from server.security.acls import Operation, ResourceType
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete the committed offsets of the partitions whose topic exists."""
-    topics, pace = context.broker.topics, context.pace
+    topics, pace = context.broker.readable_topics, context.pace
     keys: list[tuple[str, int]] = []
     unauthorized: set[str] = set()
     async for topic in pace.paced(request.topics):

@@ -32,7 +32,7 @@ from server.handlers.shared.answers import answers
 from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from server.security.acls import Operation, ResourceType
-from server.topics.topics import Topics
+from server.views.readable_topics import ReadableTopics
 
 NO_OFFSET = -1
 SEVERAL_GROUPS_SINCE = 8
@@ -44,7 +44,7 @@ TOP_LEVEL_ERROR_SINCE = 2
 class _Options:
     """How the answer to a request is made."""
 
-    topics: Topics
+    topics: ReadableTopics
     by_id: bool
     stable: bool
     pace: Pace
@@ -59,7 +59,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     """Look up the offsets of every requested group."""
     version, pace = context.header.api_version, context.pace
     by_id, stable = version >= BY_ID_SINCE, request.require_stable
-    options = _Options(context.broker.topics, by_id, stable, pace, context)
+    options = _Options(context.broker.readable_topics, by_id, stable, pace, context)
     asked = await _asked_groups(request, version, pace)
     groups = [await _group(each, context, options) async for each in pace.paced(asked)]
     if version >= SEVERAL_GROUPS_SINCE:

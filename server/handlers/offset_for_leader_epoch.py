@@ -64,7 +64,7 @@ def refuse(
 def _answer(
     topic_name: str, asked: OffsetForLeaderPartition, context: RequestContext
 ) -> EpochEndOffset:
-    log = context.log_of(topic_name, asked.partition, asked.current_leader_epoch)
+    log = context.readable_log_of(topic_name, asked.partition, asked.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return _refused(asked.partition, log)
     try:

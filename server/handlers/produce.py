@@ -175,7 +175,8 @@ async def _append(
     """Validate and append one partition's batch."""
     log = context.log_of(topic_name, data.index)
     if isinstance(log, ErrorCode):
-        return _refused(data.index, log)
+        view = context.broker.readable_topics.refusal(topic_name)
+        return _refused(data.index, log, "" if view is None else view.message)
     if topic_name in INTERNAL_TOPICS:
         text = f"Only the broker itself writes to {topic_name}."
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, text)

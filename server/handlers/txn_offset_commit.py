@@ -136,7 +136,7 @@ def _check(
     """Returns the error of one requested partition; NONE if it is valid."""
     if not context.may(Operation.READ, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    found = context.broker.topics.get(topic)
+    found = context.broker.readable_topics.get(topic)
     if found is None or not 0 <= partition.partition_index < len(found.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(partition.committed_metadata or "") > context.broker.config.offset_metadata_max_bytes:

@@ -1,1 +1,1 @@
-"""The last value of a key: the tables that find it, and the HTTP routes."""
+"""The last value of a key: the tables that find it, the HTTP routes, and the reads of views."""

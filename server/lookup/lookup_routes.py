@@ -25,7 +25,8 @@ from server.admin.http_rules import KEY, KEYS_BATCH
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused, serving
 from server.durability.fetch_waiters import FetchWaiters
 from server.lookup.key_changes import KeyChanges
-from server.lookup.key_lookups import KeyLookups, LastRecords, LookupEnded, TooManyKeys
+from server.lookup.key_lookups import KeyLookups, LastRecords
+from server.lookup.key_tables import LookupEnded, TooManyKeys
 from server.lookup.lookup_json import Hit, Json, answer_json, etag_of, is_miss
 from server.lookup.lookup_request import (
     STABLE_SECONDS,

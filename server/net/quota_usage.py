@@ -111,8 +111,12 @@ class QuotaUsage:
         self._pause(QuotaKey.CONTROLLER_MUTATION_RATE, pause_ms)
         return MUTATION_REFUSED if pause_ms else None
 
+    def add_work(self, seconds: float) -> None:
+        """Count time that a thread has spent for the request, like time of the loop."""
+        self._spent_s += seconds
+
     def charge_time(self) -> None:
-        """Count the time of the loop that was used so far, once."""
+        """Count the time that was used so far, once."""
         if self._is_time_charged:
             return
         self._is_time_charged = True

@@ -225,7 +225,8 @@ class TailView:
     last_stable_offset: Offset
     high_watermark: Offset
     rewrites: int
-    """See `PartitionLog.rewrites`."""
+    swaps: int
+    """See `PartitionLog` for both."""
 
 
 def tail_view(segment_list: SegmentList, offsets: LogOffsets, from_offset: Offset) -> TailView:
@@ -244,6 +245,7 @@ def tail_view(segment_list: SegmentList, offsets: LogOffsets, from_offset: Offse
             last_stable_offset=offsets.last_stable,
             high_watermark=offsets.high_watermark,
             rewrites=segment_list.rewrites,
+            swaps=segment_list.swaps,
         )
 
 

@@ -224,6 +224,11 @@ class PartitionLog:
         return self._list.rewrites
 
     @property
+    def swaps(self) -> int:
+        """Grows when a cleaning pass replaces segments: records that were read before may be cleaned."""
+        return self._list.swaps
+
+    @property
     def copy_id(self) -> uuid.UUID | None:
         """The id of the last copy that has replaced its records (`replace_with`); None if none has."""
         return self._commits.copy_id

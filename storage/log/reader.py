@@ -102,6 +102,31 @@ class LogReader:
                 result.release()
             self._list.wait_for_replacement()
 
+    def ends(
+        self, offset: Offset, *, last_fetched_epoch: Epoch = UNKNOWN_EPOCH
+    ) -> ReadResult | ErrorCode:
+        """Returns what `read` says beside the records, for a reader that gets these otherwise.
+
+        Raises:
+            LogOffline: the log is out of service.
+        """
+        self._service.check_online()
+        return self._in_one_log(partial(self._ends, offset, last_fetched_epoch))
+
+    def _ends(self, offset: Offset, last_fetched_epoch: Epoch) -> ReadResult | ErrorCode:
+        diverging = self._divergence(offset, last_fetched_epoch)
+        if not self._is_in_range(offset, diverging):
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        # The last stable offset first: both only grow, and it must not lie above the high watermark.
+        last_stable = self._offsets.last_stable
+        return ReadResult(
+            regions=(),
+            high_watermark=self._offsets.high_watermark,
+            last_stable_offset=last_stable,
+            log_start_offset=self._offsets.start,
+            diverging_epoch=diverging,
+        )
+
     def _read(
         self,
         offset: Offset,

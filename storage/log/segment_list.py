@@ -53,6 +53,7 @@ class SegmentList:
         "replacements",
         "segments",
         "state_lock",
+        "swaps",
         "truncations",
     )
 
@@ -95,6 +96,8 @@ class SegmentList:
         logs."""
         self.truncations = 0
         """Counts the truncations."""
+        self.swaps = 0
+        """Counts the swaps of cleaning passes: records that were read before may have been cleaned."""
         self.clean_offset = clean_offset
         """Changes with the segments, not with the manifest, so that readers see both or neither."""
         self._version = version
@@ -222,6 +225,7 @@ class SegmentList:
         with self.state_lock:
             before = self.segments
             self.segments = swapped(before, sources, new)
+            self.swaps += 1
             self.clean_offset = clean_offset
             self._check_active_follows_sealed()
             after = set(self.segments)

@@ -72,6 +72,9 @@ class FakeTopics:
     def all(self) -> list[FakeTopic]:
         return [self.by_name[name] for name in sorted(self.by_name)]
 
+    def matchable(self) -> list[FakeTopic]:
+        return self.all()
+
     def put(self, name: str, partitions_count: int) -> uuid.UUID:
         """Create a topic, or add partitions to it."""
         self.revision += 1

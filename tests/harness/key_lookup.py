@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from cleaner.lookup.key_table import (
     KeyTable,
     TableTooSmall,
@@ -21,6 +24,8 @@ from tests.harness.log_transactions import committed_offsets
 
 ROOM_BYTES = 1 << 30
 
+T = TypeVar("T")
+
 
 class LookedUp:
     """Looks keys up as the broker does, in one thread."""
@@ -34,12 +39,20 @@ class LookedUp:
 
     def find(self, log: PartitionLog, *keys: bytes) -> list[Record | None]:
         """Returns the last record of each key. Raises as the lookups; then the table is gone."""
+        return list(
+            self.use(
+                log,
+                lambda table: last_records(
+                    log, keys, table, Room(ROOM_BYTES), decompressed_bytes_max=1 << 30
+                ),
+            )
+        )
+
+    def use(self, log: PartitionLog, work: Callable[[KeyTable], T]) -> T:
+        """Returns the result of a work with the table, as of now. Raises as `work`."""
         while True:
             try:
-                table = self._up_to_date(log)
-                return list(
-                    last_records(log, keys, table, Room(ROOM_BYTES), decompressed_bytes_max=1 << 30)
-                )
+                return work(self._up_to_date(log))
             except (OutdatedTable, DamagedSidecar):
                 self.table = None
             except BaseException:
@@ -73,11 +86,19 @@ class LookedUp:
 
 def read_last(log: CompactedLog, key: bytes) -> Record | None:
     """Returns the last record of a key by reading the whole log as a read-committed consumer."""
+    return read_last_of_all(log).get(key)
+
+
+def read_last_of_all(log: CompactedLog) -> dict[bytes, Record]:
+    """Returns the last record of each key, read in the same way."""
     committed, strategy = set(committed_offsets(log.log)), log.log.config.strategy
 
     def rank(record: Record) -> Rank:
         version = version_of(strategy, timestamp=record.timestamp, headers=record.headers)
         return Rank(version, record.offset)
 
-    of_key = [each for each in log.records() if each.key == key and each.offset in committed]
-    return max(of_key, key=rank, default=None)
+    last = dict[bytes, Record]()
+    for each in sorted(log.records(), key=rank):
+        if each.key is not None and each.offset in committed:
+            last[each.key] = each
+    return last

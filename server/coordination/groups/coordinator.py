@@ -27,6 +27,7 @@ from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
 from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.consumer.settings import ConsumerSettings
+from server.coordination.groups.consumer.topic_catalog import TopicCatalog
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.groups.group_steps import GroupSteps
@@ -247,6 +248,7 @@ class GroupCoordinator:
 
 def coordinator_of(
     topics: Topics,
+    readable: TopicCatalog,
     group_commit: GroupCommit,
     config: GroupConfig,
     *,
@@ -258,6 +260,7 @@ def coordinator_of(
     """Returns the coordinator of a broker's groups.
 
     Args:
+        readable: what groups can subscribe to.
         own_times: the times of groups with their own configuration.
         loading: the threads that load partitions.
         assigning: the thread for steps that take long.
@@ -283,7 +286,7 @@ def coordinator_of(
         migration_policy=config.group_consumer_migration_policy,
         own_times=own_times,
     )
-    table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
+    table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=readable)
     return GroupCoordinator(topic, table, TombstoneHolds(table, topics), assigning=assigning)
 
 

@@ -167,6 +167,9 @@ async def _alter_topic(
     fault = fault_of_name(name)
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
+    view = context.broker.readable_topics.refusal(name)
+    if view is not None:
+        return view
 
     change = topic_change(name, found, replaces=alteration.replaces)
 

@@ -11,10 +11,12 @@ from protocol.wire.numbers import Epoch, Offset
 from server.fetching.asked_partitions import AskedPartition, AskedPartitions, changed
 from server.fetching.watch import Watch
 from server.handlers.shared.metadata_log import NO_NODE, follower_id, is_on_internal_listener
+from server.lookup.view_reads import UnreadableView, ViewRead
 from server.request_context import RequestContext
+from server.views.latest_view import other_id
 from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
-from storage.segment.reader import Isolation
+from storage.segment.reader import Isolation, ReadResult
 
 EPOCHS_SINCE = 12
 
@@ -162,6 +164,9 @@ class PartitionReads:
             asked.refuse(log)
             self.has_fault = True
             return
+        if asked.topic.is_view:
+            await self._read_view(asked, log)
+            return
         wanted = asked.wanted
         if asked.topic.is_followed and wanted.replica_directory_id.int:
             self._note_follower(asked.topic.name, wanted)
@@ -183,6 +188,37 @@ class PartitionReads:
                 asked.store(log, found, may_copy=self._context.broker.answers.has_room)
         except StorageError as error:
             found = self._context.log_failure(error)
+        self._count(asked, found)
+
+    async def _read_view(self, asked: AskedPartition, log: PartitionLog) -> None:
+        """Read one partition of a view."""
+        wanted, has_room = asked.wanted, self._context.broker.answers.has_room
+        bytes_left = max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes))
+        context = self._context
+        found: ViewRead | ErrorCode
+        try:
+            found = await context.broker.view_reads.read(
+                log,
+                Offset(wanted.fetch_offset),
+                bytes_max=bytes_left if has_room else 0,
+                whole_first_batch=self.bytes == 0 and has_room,
+                last_fetched_epoch=Epoch(wanted.last_fetched_epoch),
+            )
+        except UnreadableView as error:
+            context.broker.warnings.say(context.connection, str(error))
+            found = error.error_code
+        except StorageError as error:
+            found = context.log_failure(error)
+        if isinstance(found, ErrorCode):
+            self._count(asked, found)
+            return
+        if context.usage is not None:
+            context.usage.add_work(found.work_seconds)
+        asked.store_latest(log, found.read, found.records)
+        self._count(asked, found.read)
+
+    def _count(self, asked: AskedPartition, found: ReadResult | ErrorCode) -> None:
+        """Count what was read of a partition and is stored in it."""
         if isinstance(found, ErrorCode):
             asked.refuse(found)
             self.has_fault = True
@@ -216,15 +252,17 @@ class PartitionReads:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not topic.may_read:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        log_of = self._context.readable_log_of if topic.is_view else self._context.log_of
+        log = log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
         if topic.id is None:
             return log
         # The topic may have been deleted meanwhile, and another one may have its name. As in Kafka, the
         # other one's epochs do not matter then.
         found = log
         if isinstance(log, ErrorCode):
-            found = self._context.log_of(topic.name, wanted.partition)
-        if isinstance(found, PartitionLog) and found.topic_id != topic.id:
+            found = log_of(topic.name, wanted.partition)
+        topic_id = other_id(topic.id) if topic.is_view else topic.id
+        if isinstance(found, PartitionLog) and found.topic_id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return log
 

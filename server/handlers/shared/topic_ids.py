@@ -11,7 +11,7 @@ from server.request_context import RequestContext
 
 def name_of_topic(topic_id: UUID, context: RequestContext) -> str:
     """Returns the name of the topic with this id; empty if there is none."""
-    topic = context.broker.topics.by_id(topic_id)
+    topic = context.broker.readable_topics.by_id(topic_id)
     return "" if topic is None else topic.name
 
 
@@ -41,7 +41,7 @@ def fault_of_id(topic: TopicProduceData, context: RequestContext) -> ErrorCode |
     """
     if not topic.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    current = context.broker.topics.get(topic.name)
+    current = context.broker.readable_topics.get(topic.name)
     if current is not None and current.id != topic.topic_id:
         return ErrorCode.INCONSISTENT_TOPIC_ID
     return None

@@ -15,10 +15,9 @@ from cleaner.lookup.key_table import (
     table_view,
 )
 from cleaner.lookup.last_records import Room, TooLarge, WrongTable, last_records, made_table
-from protocol.records.control_record import ControlType
 from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.errors import CorruptBatch
-from protocol.wire.numbers import Epoch, Offset, ProducerId
+from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS
 from storage.formats.compaction_strategy import BY_OFFSET
 from storage.segment.segment import Segment
@@ -26,6 +25,7 @@ from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, meter_of
 from tests.harness.damage import flip
 from tests.harness.key_lookup import LookedUp
 from tests.harness.log_builder import batch_of, valid
+from tests.harness.open_transactions import end_transaction, in_transaction
 
 ALL = Offset(0)
 
@@ -34,33 +34,6 @@ def values(looked_up: LookedUp, log: CompactedLog, *keys: bytes) -> list[bytes |
     """The last value of each key; "-" if it has no record."""
     found = looked_up.find(log.log, *keys)
     return ["-" if record is None else record.value for record in found]
-
-
-def in_transaction(log: CompactedLog, producer: int, *pairs: tuple[bytes, bytes | None]) -> None:
-    state = log.log.producers.get(ProducerId(producer))
-    sequence = state.batches[-1].last_sequence + 1 if state and state.batches else 0
-    log.append_batch(
-        valid(
-            batch_of(
-                pairs,
-                producer_id=producer,
-                producer_epoch=0,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
-        )
-    )
-
-
-def end(log: CompactedLog, producer: int, kind: ControlType) -> None:
-    log.log.appender.append_marker(
-        ProducerId(producer),
-        Epoch(0),
-        is_commit=kind is ControlType.COMMIT,
-        coordinator_epoch=Epoch(0),
-        now_ms=log.now_ms,
-    )
-    log.make_durable()
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -127,13 +100,13 @@ def test_records_of_a_transaction_are_found_once_it_is_committed_and_never_if_ab
     in_transaction(log, 2, (b"b", b"1"))
     assert values(looked_up, log, b"a", b"b") == [b"0", b"0"]
 
-    end(log, 2, ControlType.COMMIT)
+    end_transaction(log, 2, is_commit=True)
     # Producer 1 is still open, and began first.
     assert values(looked_up, log, b"a", b"b") == [b"0", b"0"]
-    end(log, 1, ControlType.ABORT)
+    end_transaction(log, 1, is_commit=False)
     assert values(looked_up, log, b"a", b"b") == [b"0", b"1"]
     in_transaction(log, 1, (b"a", b"2"))
-    end(log, 1, ControlType.COMMIT)
+    end_transaction(log, 1, is_commit=True)
     assert values(looked_up, log, b"a", b"b") == [b"2", b"1"]
     assert looked_up.made == 1
 
@@ -142,7 +115,7 @@ def test_a_transaction_whose_marker_lies_above_the_last_stable_offset_counts() -
     log = CompactedLog()
     in_transaction(log, 1, (b"a", b"1"))
     in_transaction(log, 2, (b"b", b"1"))
-    end(log, 1, ControlType.COMMIT)
+    end_transaction(log, 1, is_commit=True)
 
     assert log.log.last_stable_offset == 1
     assert values(LookedUp(), log, b"a", b"b") == [b"1", "-"]

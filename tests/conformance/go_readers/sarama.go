@@ -21,10 +21,6 @@ func readSarama(bootstrap string, topics []string, found chan<- record) error {
 	}
 	failed := make(chan error)
 	for _, topic := range topics {
-		end, err := client.GetOffset(topic, 0, sarama.OffsetNewest)
-		if err != nil {
-			return err
-		}
 		part, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
 		if err != nil {
 			return err
@@ -36,7 +32,8 @@ func readSarama(bootstrap string, topics []string, found chan<- record) error {
 		}()
 		go func() {
 			for each := range part.Messages() {
-				found <- record{each.Topic, each.Offset, each.Key, each.Value, each.Offset+1 == end}
+				isLast := each.Offset+1 == part.HighWaterMarkOffset()
+				found <- record{each.Topic, each.Offset, each.Key, each.Value, isLast}
 			}
 		}()
 	}

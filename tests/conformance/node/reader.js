@@ -1,6 +1,6 @@
 /*
  * Reads topics of one partition from their start to the end that they have now, and prints each record as
- * "topic offset key value" with key and value in hexadecimal.
+ * "topic offset key value" with key and value in hexadecimal; a null is empty.
  *
  *     node reader.js BOOTSTRAP TOPIC...
  *
@@ -21,7 +21,7 @@ const left = new Set(topics);
 
 function handle({ batch: { topic, highWatermark, messages } }) {
   const said = messages.map(
-    ({ offset, key, value }) => `${topic} ${offset} ${key.toString("hex")} ${value.toString("hex")}\n`,
+    ({ offset, key, value }) => `${topic} ${offset} ${key.toString("hex")} ${(value ?? "").toString("hex")}\n`,
   );
   fs.writeSync(STDOUT, said.join(""));
   if (BigInt(messages.at(-1).offset) + 1n === BigInt(highWatermark)) left.delete(topic);

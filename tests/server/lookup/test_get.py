@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from protocol.records.record_batch import Record, build_batch
-from server.lookup.key_lookups import KeyLookups
+from server.lookup.key_tables import KeyTables
 from server.lookup.lookup_request import KEYS_MAX
 from server.lookup.lookup_routes import ANSWER_BYTES_MAX
 from storage.files.paths import LOG
@@ -70,10 +70,8 @@ def damage(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def lookups_of(users: Users) -> KeyLookups:
-    lookups = users.served.broker.key_lookups
-    assert lookups is not None
-    return lookups
+async def tables_of(users: Users) -> KeyTables:
+    return await users.served.broker.key_tables()
 
 
 async def test_get_returns_the_last_value_of_a_key(users: Users) -> None:
@@ -312,7 +310,8 @@ async def test_a_table_that_does_not_fit_is_refused_by_the_name_of_the_property(
 async def test_a_deleted_topic_ends_a_wait(users: Users) -> None:
     await users.put(b"ada", b"1")
     waiting = asyncio.create_task(users.get("ada", "?wait=60", headers={"If-None-Match": "*"}))
-    while not lookups_of(users).lookups_total:  # noqa: ASYNC110 - nobody tells
+    tables = await tables_of(users)
+    while not tables.lookups_total:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0)
     topic = users.served.broker.topics.get("users")
     assert topic is not None
@@ -325,7 +324,7 @@ async def test_metrics_count_lookups_and_tables(users: Users) -> None:
     await users.put(b"ada", b"1")
     await users.batch("ada", "bob")
 
-    facts = lookups_of(users).facts()
+    facts = (await tables_of(users)).facts()
     assert (facts.lookups_total, facts.made_total, facts.tables) == (4, 2, 2)
     url = f"http://127.0.0.1:{users.served.broker.http_port}/metrics"
     async with users.session.get(url) as response:

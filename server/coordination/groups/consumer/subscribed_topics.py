@@ -62,7 +62,7 @@ class SubscribedTopics:
         ahead = None if beat.matches is None else beat.matches.by_pattern.get(regex)
         if ahead is not None:
             return ahead
-        found = matching(regex, (topic.name for topic in self._topics.all()))
+        found = matching(regex, (topic.name for topic in self._topics.matchable()))
         return found if beat.may_see is None else frozenset(filter(beat.may_see, found))
 
     def patterns_to_match(self, beat: Beat) -> frozenset[str]:

@@ -28,7 +28,7 @@ class KnownTopic(Protocol):
 
 
 class TopicCatalog(Protocol):
-    """All topics; `server/topics/topics.py` implements it."""
+    """What can be read; `server/views/readable_topics.py` implements it."""
 
     @property
     def revision(self) -> int:
@@ -37,12 +37,14 @@ class TopicCatalog(Protocol):
     def get(self, name: str) -> KnownTopic | None: ...
     def by_id(self, topic_id: uuid.UUID) -> KnownTopic | None: ...
     def all(self) -> Sequence[KnownTopic]: ...
+    def matchable(self) -> Sequence[KnownTopic]:
+        """Returns the topics that regular expressions can match."""
 
 
 class CatalogSnapshot:
     """The topics at one moment, for a thread: it reads them once, when it first needs them."""
 
-    __slots__ = ("_by_id", "_by_name", "_topics", "revision")
+    __slots__ = ("_by_id", "_by_name", "_matchable", "_topics", "revision")
 
     def __init__(self, topics: TopicCatalog) -> None:
         """Take the revision now. Topics may already be newer when they are read; then their revision
@@ -51,6 +53,7 @@ class CatalogSnapshot:
         self.revision = topics.revision
         self._by_name: dict[str, KnownTopic] = {}
         self._by_id: dict[uuid.UUID, KnownTopic] = {}
+        self._matchable: Sequence[KnownTopic] = ()
 
     def get(self, name: str) -> KnownTopic | None:
         self._read()
@@ -64,10 +67,15 @@ class CatalogSnapshot:
         self._read()
         return list(self._by_name.values())
 
+    def matchable(self) -> Sequence[KnownTopic]:
+        self._read()
+        return self._matchable
+
     def _read(self) -> None:
         if not self._by_name:
             self._by_name = {topic.name: topic for topic in self._topics.all()}
             self._by_id = {topic.id: topic for topic in self._by_name.values()}
+            self._matchable = self._topics.matchable()
 
 
 def may_have_more_partitions(

@@ -44,7 +44,7 @@ class TopicPatterns:
         Args:
             may_see: whether the client may describe a topic; None: every one.
         """
-        topics = self._topics.all() if patterns else ()
+        topics = self._topics.matchable() if patterns else ()
         if len(topics) <= MATCHED_AT_ONCE_MAX and may_see is None:
             return None
         revision, found = self._topics.revision, dict[str, frozenset[str]]()

@@ -53,7 +53,7 @@ class Topics:
     names: list[str]
     revision: int = 1
 
-    def all(self) -> list[SimpleNamespace]:
+    def matchable(self) -> list[SimpleNamespace]:
         return [SimpleNamespace(name=name) for name in self.names]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from cleaner.lookup.key_table import KEYS_MIN, table_bytes
 from cleaner.lookup.last_records import Room
-from server.lookup.key_lookups import KeyLookups, LookupEnded, TooManyKeys
+from server.lookup.key_lookups import KeyLookups
+from server.lookup.key_tables import KeyTables, LookupEnded, TooManyKeys
 from server.runtime.executors import Executor
 from server.runtime.turns import Turns
 from storage.formats.compaction_strategy import BY_OFFSET
@@ -25,10 +26,9 @@ def thread() -> Iterator[Executor]:
     executor.close()
 
 
-def lookups_with(thread: Executor, *, bytes_max: int = 1 << 30) -> KeyLookups:
-    return KeyLookups(
+def tables_with(thread: Executor, *, bytes_max: int = 1 << 30) -> KeyTables:
+    return KeyTables(
         thread,
-        Turns(),
         settings=lambda: SETTINGS,
         bytes_max=lambda: bytes_max,
         monotonic=lambda: 0.0,
@@ -41,98 +41,101 @@ def log_with(value: bytes) -> CompactedLog:
     return log
 
 
-async def value(lookups: KeyLookups, log: CompactedLog) -> bytes | None:
-    (record,) = await lookups.find(log.log, [b"a"], Room(1000))
+async def value(tables: KeyTables, log: CompactedLog) -> bytes | None:
+    async def made() -> KeyTables:
+        return tables
+
+    (record,) = await KeyLookups(made, Turns()).find(log.log, [b"a"], Room(1000))
     assert record is not None
     return record.value
 
 
 async def test_a_table_is_made_once_and_used_again(thread: Executor) -> None:
-    lookups, log = lookups_with(thread), log_with(b"1")
-    assert await value(lookups, log) == b"1"
+    tables, log = tables_with(thread), log_with(b"1")
+    assert await value(tables, log) == b"1"
     log.append((b"a", b"2"))
 
-    assert [await value(lookups, log) for _ in range(3)] == [b"2"] * 3
-    facts = lookups.facts()
+    assert [await value(tables, log) for _ in range(3)] == [b"2"] * 3
+    facts = tables.facts()
     assert (facts.tables, facts.made_total, facts.lookups_total) == (1, 1, 4)
 
 
-async def test_concurrent_lookups_in_one_log_take_turns(thread: Executor) -> None:
-    lookups, log = lookups_with(thread), log_with(b"1")
+async def test_concurrent_tables_in_one_log_take_turns(thread: Executor) -> None:
+    tables, log = tables_with(thread), log_with(b"1")
 
-    found = await asyncio.gather(*(value(lookups, log) for _ in range(20)))
+    found = await asyncio.gather(*(value(tables, log) for _ in range(20)))
 
     assert found == [b"1"] * 20
-    assert lookups.facts().made_total == 1
+    assert tables.facts().made_total == 1
 
 
 async def test_the_table_that_was_not_used_for_the_longest_time_makes_room(
     thread: Executor,
 ) -> None:
-    lookups = lookups_with(thread, bytes_max=2 * ONE_TABLE)
+    tables = tables_with(thread, bytes_max=2 * ONE_TABLE)
     first, second, third = (log_with(b"%d" % number) for number in range(3))
     for log in (first, second, first, third):
-        await value(lookups, log)
-    assert lookups.facts().table_bytes <= 2 * ONE_TABLE
-    assert lookups.facts().tables == 2
+        await value(tables, log)
+    assert tables.facts().table_bytes <= 2 * ONE_TABLE
+    assert tables.facts().tables == 2
 
-    await value(lookups, first)
-    assert lookups.facts().made_total == 3
-    await value(lookups, second)
-    assert lookups.facts().made_total == 4
+    await value(tables, first)
+    assert tables.facts().made_total == 3
+    await value(tables, second)
+    assert tables.facts().made_total == 4
 
 
 async def test_a_table_grows_with_its_keys_and_others_make_room(thread: Executor) -> None:
-    lookups = lookups_with(thread, bytes_max=8 * ONE_TABLE)
+    tables = tables_with(thread, bytes_max=8 * ONE_TABLE)
     small, large = log_with(b"1"), log_with(b"1")
-    await value(lookups, small)
-    await value(lookups, large)
+    await value(tables, small)
+    await value(tables, large)
     large.append(*((b"key-%d" % number, b"v") for number in range(5 * KEYS_MIN)))
     large.append((b"a", b"2"))
 
-    assert await value(lookups, large) == b"2"
-    assert await value(lookups, small) == b"1"
-    assert lookups.facts().table_bytes <= 8 * ONE_TABLE
+    assert await value(tables, large) == b"2"
+    assert await value(tables, small) == b"1"
+    assert tables.facts().table_bytes <= 8 * ONE_TABLE
 
 
 async def test_a_table_that_is_larger_than_all_may_be_is_refused_and_takes_nothing(
     thread: Executor,
 ) -> None:
-    lookups, log = lookups_with(thread, bytes_max=2 * ONE_TABLE), log_with(b"1")
+    tables, log = tables_with(thread, bytes_max=2 * ONE_TABLE), log_with(b"1")
     log.append(*((b"key-%d" % number, b"v") for number in range(9 * KEYS_MIN)))
 
     with pytest.raises(TooManyKeys) as refused:
-        await value(lookups, log)
+        await value(tables, log)
     assert refused.value.bytes_needed > refused.value.bytes_max == 2 * ONE_TABLE
-    assert lookups.facts().table_bytes == 0
-    assert await value(lookups, log_with(b"2")) == b"2"
+    assert tables.facts().table_bytes == 0
+    assert await value(tables, log_with(b"2")) == b"2"
 
 
 async def test_a_cancelled_request_leaves_the_table_to_the_next_one(thread: Executor) -> None:
-    lookups, log = lookups_with(thread), log_with(b"1")
-    request = asyncio.create_task(value(lookups, log))
+    tables, log = tables_with(thread), log_with(b"1")
+    request = asyncio.create_task(value(tables, log))
     await asyncio.sleep(0)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
 
-    assert await value(lookups, log) == b"1"
-    assert lookups.facts().made_total == 1
+    assert await value(tables, log) == b"1"
+    assert tables.facts().made_total == 1
 
 
 async def test_a_broker_that_stops_answers_no_more(thread: Executor) -> None:
-    lookups, log = lookups_with(thread), log_with(b"1")
-    await value(lookups, log)
-    await lookups.stop()
+    tables, log = tables_with(thread), log_with(b"1")
+    await value(tables, log)
+    await tables.stop()
 
     with pytest.raises(LookupEnded, match="the broker stops"):
-        await value(lookups, log)
+        await value(tables, log)
 
 
 async def test_the_table_of_a_deleted_log_makes_room_at_the_next_new_one(thread: Executor) -> None:
-    lookups, log = lookups_with(thread), log_with(b"1")
-    await value(lookups, log)
+    tables, log = tables_with(thread), log_with(b"1")
+    await value(tables, log)
     log.log.retire()
 
-    await value(lookups, log_with(b"2"))
-    assert lookups.facts().tables == 1
+    await value(tables, log_with(b"2"))
+    assert tables.facts().tables == 1

@@ -1,0 +1,1 @@
+"""Read-only topics of the broker's own: the last values of another topic."""

@@ -1,0 +1,102 @@
+"""Reads the last values of a test's log from an offset on, as the broker does for a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from cleaner.lookup.latest_batches import LatestBatches, latest_batches
+from protocol.records.record import Record
+from protocol.wire.numbers import Offset
+from storage.log.log import PartitionLog
+from tests.harness.compacted_log import CompactedLog
+from tests.harness.key_lookup import LookedUp
+from tests.harness.log_builder import headers_in, records_in
+
+
+class Follower:
+    """A reader that keeps the last value of each key, and continues where it stopped.
+
+    It begins from the start again if it has not been at the end of the view for as long as tombstones
+    stay, or if records below its position are gone.
+    """
+
+    def __init__(self) -> None:
+        self._reader = ViewReader()
+        self._basis: object = None
+        self._at_end_ms = 0
+        self.position = 0
+        self.last: dict[bytes, Record] = {}
+        self.resumed = 0
+        """Reads that began above the start."""
+
+    def read_on(self, log: CompactedLog, *, bytes_max: int) -> bool:
+        """Read once. Returns whether it is at the end of the view, so that it has all last values."""
+        its_log = log.log
+        basis = its_log.log_start_offset, its_log.rewrites, its_log.config.strategy
+        has_missed_tombstones = log.now_ms - self._at_end_ms >= its_log.config.delete_retention_ms
+        if basis != self._basis or has_missed_tombstones:
+            self._basis, self.position, self.last = basis, its_log.log_start_offset, {}
+            self._at_end_ms = log.now_ms
+        self.resumed += self.position > its_log.log_start_offset
+        if self.position < its_log.last_stable_offset:
+            found = self._reader.read(its_log, self.position, bytes_max=bytes_max)
+            for each in records_in(found.records):
+                if each.offset >= self.position and each.key is not None:
+                    self.last[each.key] = each
+            self.position = found.end_offset
+        is_at_end = self.position == its_log.last_stable_offset
+        if is_at_end:
+            self._at_end_ms = log.now_ms
+        return is_at_end
+
+    def values(self) -> dict[bytes, bytes]:
+        """Returns the last values of the keys that have one."""
+        return values_of(self.last)
+
+
+def values_of(last: Mapping[bytes, Record]) -> dict[bytes, bytes]:
+    """Returns the values of the keys whose last record is no tombstone."""
+    return {key: each.value for key, each in last.items() if each.value is not None}
+
+
+class ViewReader:
+    """A reader of views, with a table of keys that lasts."""
+
+    def __init__(self) -> None:
+        self.looked_up = LookedUp()
+
+    def read(
+        self,
+        log: PartitionLog,
+        offset: int,
+        *,
+        bytes_max: int = 1 << 20,
+        whole_first_batch: bool = True,
+    ) -> LatestBatches:
+        """Returns what one read gets."""
+        found = self.looked_up.use(
+            log,
+            partial(
+                latest_batches,
+                log,
+                Offset(offset),
+                bytes_max=bytes_max,
+                whole_first_batch=whole_first_batch,
+                decompressed_bytes_max=1 << 30,
+            ),
+        )
+        headers = headers_in(found.records)
+        assert not any(each.is_transactional or each.is_control for each in headers)
+        assert all(each.record_count for each in headers)
+        return found
+
+    def records(self, log: PartitionLog, offset: int, *, bytes_max: int = 1 << 20) -> list[Record]:
+        """Returns the records from an offset to the end of the view, as a client gets them."""
+        read: list[Record] = []
+        while offset < log.last_stable_offset:
+            found = self.read(log, offset, bytes_max=bytes_max)
+            assert offset < found.end_offset <= log.last_stable_offset, "no progress"
+            read += [each for each in records_in(found.records) if each.offset >= offset]
+            offset = found.end_offset
+        return read
