@@ -47,6 +47,7 @@ from bench.clients.groups import group_figures
 from bench.clients.idle_connections import idle_connection_figures
 from bench.clients.idle_mirrors import idle_mirror_figures
 from bench.clients.key_lookups import key_lookup_figures
+from bench.clients.latest_view import latest_view_figures
 from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
@@ -107,6 +108,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "key_lookups": key_lookup_figures,
+    "latest_view": latest_view_figures,
     "checkpoints": checkpoint_figures,
     "mirrors": mirror_figures,
     "mirror_lag": mirror_lag_figures,

@@ -29,6 +29,9 @@ cdef class LatestFilter:
     cdef Judged judged
     cdef Probed[WINDOW] window
     cdef uint32_t window_count
+    # Neighbouring batches of the chunk that stay as they are, not yet in the output
+    cdef const uint8_t *whole_start
+    cdef const uint8_t *whole_end
 
     def __cinit__(
         self,
@@ -65,6 +68,7 @@ cdef class LatestFilter:
         cdef int64_t last_kept_offset = -1
         cdef int ends
         self.writer.output.size = 0
+        self.whole_start = self.whole_end = start
         self.records.read_from(chunk, start)
         try:
             with nogil:
@@ -84,12 +88,37 @@ cdef class LatestFilter:
         return LatestStep(
             consumed_bytes=at - start,
             needed_bytes=needed,
-            output=bytes_in(&self.writer.output),
+            output=self.taken_output(chunk, start, view.shape[0]),
             records=kept,
             last_kept_offset=last_kept_offset,
             is_end=ends == AT_END_OFFSET,
             is_full=ends == AT_OUTPUT_MAX,
         )
+
+    cdef object taken_output(self, object chunk, const uint8_t *start, Py_ssize_t chunk_size):
+        """Returns the batches of this feed: a view of the chunk, unless it has little else."""
+        cdef Py_ssize_t size = self.whole_end - self.whole_start
+        if self.writer.output.size == 0 and 2 * size >= chunk_size:
+            return memoryview(chunk)[self.whole_start - start : self.whole_end - start]
+        self.copy_whole_batches()
+        return bytes_in(&self.writer.output)
+
+    cdef size_t output_size(self) noexcept nogil:
+        return self.writer.output.size + (self.whole_end - self.whole_start)
+
+    cdef int keep_whole(self, const uint8_t *batch, size_t size) except -1 nogil:
+        if self.whole_end != batch or self.whole_start == self.whole_end:
+            self.copy_whole_batches()
+            self.whole_start = batch
+        self.whole_end = batch + size
+        return 0
+
+    cdef int copy_whole_batches(self) except -1 nogil:
+        cdef size_t size = self.whole_end - self.whole_start
+        if size > 0:
+            self.writer.copy_whole(self.whole_start, size)
+        self.whole_start = self.whole_end
+        return 0
 
     cdef int filter_chunk(
         self,
@@ -112,8 +141,8 @@ cdef class LatestFilter:
                 return AT_END_OFFSET
             if header.last_offset >= self.next_offset:
                 if (
-                    <int64_t>self.writer.output.size + header.size > output_bytes_max
-                    and not (whole_first_batch and self.writer.output.size == 0)
+                    <int64_t>self.output_size() + header.size > output_bytes_max
+                    and not (whole_first_batch and self.output_size() == 0)
                 ):
                     return AT_OUTPUT_MAX
                 if self.filter_batch(at[0], &header, batch_position):
@@ -129,7 +158,8 @@ cdef class LatestFilter:
     ) except -1 nogil:
         """Append the last records of a batch. Returns whether it has any."""
         cdef batch_header remains = header[0]
-        cdef size_t output_at = self.writer.output.size
+        cdef size_t output_at
+        cdef bint is_whole
         clear_judged(&self.judged)
         if header.attributes & ATTRIBUTE_CONTROL or header.record_count == 0:
             return False
@@ -139,10 +169,15 @@ cdef class LatestFilter:
             return False
         # Readers are sent no markers, so nothing may look like a part of a transaction.
         remains.attributes &= ~ATTRIBUTE_TRANSACTIONAL
-        if self.judged.kept == header.record_count:
+        is_whole = self.judged.kept == header.record_count
+        if is_whole and remains.attributes == header.attributes:
+            self.keep_whole(batch, header.size)
+            return True
+        self.copy_whole_batches()
+        if is_whole:
+            output_at = self.writer.output.size
             self.writer.copy_whole(batch, header.size)
-            if remains.attributes != header.attributes:
-                write_batch_header(self.writer.output.data + output_at, &remains)
+            write_batch_header(self.writer.output.data + output_at, &remains)
             return True
         remains.record_count = self.judged.kept
         if not remains.attributes & ATTRIBUTE_LOG_APPEND_TIME:

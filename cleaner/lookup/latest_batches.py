@@ -31,8 +31,10 @@ SCANNED_BYTES_MAX = 8 << 20
 class LatestBatches:
     """The last records of their keys in a part of a log."""
 
-    records: bytes
-    """Whole batches. The first may begin below the offset that was asked for."""
+    records: tuple[bytes | memoryview, ...]
+    """Whole batches, in pieces. The first may begin below the offset that was asked for."""
+    size: int
+    """The bytes of the records."""
     records_end: Offset
     """The offset after the last of these batches; the offset that was asked for if there is none."""
     end_offset: Offset
@@ -81,7 +83,8 @@ def latest_batches(
                 raise
     _check_is_current(log, table)
     return LatestBatches(
-        records=bytes(part.records),
+        records=tuple(part.records),
+        size=part.size,
         records_end=part.records_end,
         end_offset=part.at,
         scanned_bytes=part.scanned_bytes,
@@ -99,7 +102,7 @@ class _Part:
 
     __slots__ = (
         "_bytes_max", "_end_offset", "_filter", "_whole_first_batch", "at", "is_full", "records",
-        "records_end", "scanned_bytes",
+        "records_end", "scanned_bytes", "size",
     )  # fmt: skip
 
     def __init__(
@@ -119,7 +122,8 @@ class _Part:
         # State.
         self.at = offset
         """The part ends here."""
-        self.records = bytearray()
+        self.records: list[bytes | memoryview] = []
+        self.size = 0
         self.records_end = offset
         self.scanned_bytes = 0
         self.is_full = False
@@ -139,8 +143,9 @@ class _Part:
         # The end before the size: what is appended in between lies beyond the end.
         end_offset, size = segment.end_offset, segment.size
         for step in self._steps(segment, size):
-            self.records += step.output
             if step.records:
+                self.records.append(step.output)
+                self.size += len(step.output)
                 self.records_end = Offset(step.last_kept_offset + 1)
             self.at = max(self.at, Offset(self._filter.next_offset))
             if step.is_end:
@@ -153,7 +158,7 @@ class _Part:
 
     @property
     def _has_enough(self) -> bool:
-        return len(self.records) >= self._bytes_max or self.scanned_bytes >= SCANNED_BYTES_MAX
+        return self.size >= self._bytes_max or self.scanned_bytes >= SCANNED_BYTES_MAX
 
     def _steps(self, segment: Segment, size: int) -> Iterator[LatestStep]:
         wanted = CHUNK_BYTES
@@ -166,7 +171,7 @@ class _Part:
                 step = self._filter.feed(
                     chunk,
                     end_offset=self._end_offset,
-                    output_bytes_max=self._bytes_max - len(self.records),
+                    output_bytes_max=self._bytes_max - self.size,
                     whole_first_batch=self._whole_first_batch and not self.records,
                     position=position,
                 )

@@ -57,8 +57,9 @@ class LatestStep:
     """Bytes of the batches that were handled. The next chunk begins there."""
     needed_bytes: int
     """See `IndexStep`."""
-    output: bytes
-    """Whole batches, with the records that are the last ones of their keys."""
+    output: bytes | memoryview
+    """Whole batches, with the records that are the last ones of their keys. A view of the chunk if most
+    of that is such batches."""
     records: int
     """The number of records in `output`."""
     last_kept_offset: int

@@ -90,8 +90,9 @@ class AskedPartition:
         # State: there is a read result exactly while there is no error and no answer has taken it.
         self.log: PartitionLog | None = None
         self._read: ReadResult | None = None
-        self._copy: bytes | memoryview | None = None
-        """The records, if they are small enough to be copied; then nothing is pinned."""
+        self._copy: bytes | memoryview | tuple[bytes | memoryview, ...] | None = None
+        """The records, if they are small enough to be copied, or come from a view; then nothing is
+        pinned."""
         self.bytes = 0
         self.error_code = ErrorCode.NONE
         # What the last answer said, for a session.
@@ -131,7 +132,7 @@ class AskedPartition:
     @property
     def copied_bytes(self) -> int:
         """How many bytes of records were copied into memory."""
-        return 0 if self._copy is None else len(self._copy)
+        return 0 if self._copy is None else self.bytes
 
     def store(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
         """Store a read result, or a copy of it. An earlier result must be released before."""
@@ -147,11 +148,13 @@ class AskedPartition:
                 self._copy = read.copied()
         self.bytes = size
 
-    def store_latest(self, log: PartitionLog, read: ReadResult, records: bytes) -> None:
+    def store_latest(
+        self, log: PartitionLog, read: ReadResult, records: tuple[bytes | memoryview, ...]
+    ) -> None:
         """Store what was read of a view: records in memory, beside a result without any."""
         self.store(log, read, may_copy=True)
         self._copy = records
-        self.bytes = len(records)
+        self.bytes = sum([len(each) for each in records])
 
     def refuse(self, error_code: ErrorCode) -> None:
         """Set the error code that this partition is answered with."""

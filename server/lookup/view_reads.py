@@ -12,7 +12,7 @@ what each client does with either.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -55,8 +55,8 @@ class UnreadableView(Exception):
 class ViewRead:
     """What a view has from an offset on."""
 
-    records: bytes
-    """Whole batches; empty only at the view's end, or if none was asked for."""
+    records: tuple[bytes | memoryview, ...]
+    """Whole batches, in pieces; none only at the view's end, or if none was asked for."""
     read: ReadResult
     """The offsets of the log before the read, without records. The view ends at the last stable one."""
     work_seconds: float = 0.0
@@ -101,7 +101,7 @@ class ViewReads:
         is_empty = not bytes_max and not whole_first_batch
         is_at_end = offset >= before.last_stable_offset
         if is_empty or is_at_end or before.diverging_epoch is not None:
-            return ViewRead(records=b"", read=before)
+            return ViewRead(records=(), read=before)
         found, seconds = await self._latest(
             log, offset, bytes_max=bytes_max, whole_first_batch=whole_first_batch
         )
@@ -109,7 +109,7 @@ class ViewReads:
             return ErrorCode.OFFSET_OUT_OF_RANGE  # Retention has removed what was to be read.
         end = max(before.last_stable_offset, found.end_offset)
         return ViewRead(
-            records=found.records + _filler_behind(found, log),
+            records=(*found.records, *_filler_behind(found, log)),
             read=replace(before, last_stable_offset=end),
             work_seconds=seconds,
         )
@@ -164,12 +164,11 @@ def _timed(
     return found, time.perf_counter() - began
 
 
-def _filler_behind(found: LatestBatches, log: PartitionLog) -> bytes:
-    """Returns the batch that moves a reader over the rest of what was read; empty if there is none."""
+def _filler_behind(found: LatestBatches, log: PartitionLog) -> Iterator[bytes]:
+    """Yields the batch that moves a reader over the rest of what was read, if there is a rest."""
     first, end = found.records_end, found.end_offset
-    if first >= end:
-        return b""
-    return filler(first, Offset(min(end, first + SPAN_MAX)), log.reader.leader_epoch_at(first))
+    if first < end:
+        yield filler(first, Offset(min(end, first + SPAN_MAX)), log.reader.leader_epoch_at(first))
 
 
 def filler(first: Offset, end: Offset, leader_epoch: Epoch) -> bytes:

@@ -41,7 +41,7 @@ class Follower:
         self.resumed += self.position > its_log.log_start_offset
         if self.position < its_log.last_stable_offset:
             found = self._reader.read(its_log, self.position, bytes_max=bytes_max)
-            for each in records_in(found.records):
+            for each in records_in(bytes_of(found)):
                 if each.offset >= self.position and each.key is not None:
                     self.last[each.key] = each
             self.position = found.end_offset
@@ -58,6 +58,11 @@ class Follower:
 def values_of(last: Mapping[bytes, Record]) -> dict[bytes, bytes]:
     """Returns the values of the keys whose last record is no tombstone."""
     return {key: each.value for key, each in last.items() if each.value is not None}
+
+
+def bytes_of(found: LatestBatches) -> bytes:
+    """Returns the batches that a read got, one after the other."""
+    return b"".join(found.records)
 
 
 class ViewReader:
@@ -86,7 +91,8 @@ class ViewReader:
                 decompressed_bytes_max=1 << 30,
             ),
         )
-        headers = headers_in(found.records)
+        headers = headers_in(bytes_of(found))
+        assert found.size == len(bytes_of(found))
         assert not any(each.is_transactional or each.is_control for each in headers)
         assert all(each.record_count for each in headers)
         return found
@@ -97,6 +103,6 @@ class ViewReader:
         while offset < log.last_stable_offset:
             found = self.read(log, offset, bytes_max=bytes_max)
             assert offset < found.end_offset <= log.last_stable_offset, "no progress"
-            read += [each for each in records_in(found.records) if each.offset >= offset]
+            read += [each for each in records_in(bytes_of(found)) if each.offset >= offset]
             offset = found.end_offset
         return read

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner.lookup import latest_batches as module
+from cleaner.lookup.latest_batches import LatestBatches
 from protocol.records.record import Record
 from protocol.records.record_batch import Codec, build_batch
 from protocol.wire.errors import CorruptBatch
@@ -15,7 +16,7 @@ from storage.files.paths import LOG
 from storage.segment.segment import Segment
 from tests.harness.compacted_log import CONFIG, CompactedLog, read_bytes
 from tests.harness.damage import flip
-from tests.harness.latest_view import ViewReader
+from tests.harness.latest_view import ViewReader, bytes_of
 from tests.harness.log_builder import headers_in, records_in, valid
 from tests.harness.open_transactions import end_transaction, in_transaction
 
@@ -40,7 +41,7 @@ def test_a_batch_of_last_records_stays_as_it_is() -> None:
     log = CompactedLog()
     log.append((b"a", b"1"), (b"b", b"1"))
 
-    assert ViewReader().read(log.log, 0).records == read_bytes(log.log, 0)
+    assert bytes_of(ViewReader().read(log.log, 0)) == read_bytes(log.log, 0)
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -57,8 +58,8 @@ def test_what_remains_of_a_batch_keeps_its_offsets_timestamps_headers_and_codec(
     log.append((b"k1", b"new"), (b"k4", b"new"))
 
     found = ViewReader().read(log.log, 0)
-    header = headers_in(found.records)[0]
-    assert records_in(found.records)[:3] == (first[0], first[2], first[3])
+    header = headers_in(bytes_of(found))[0]
+    assert records_in(bytes_of(found))[:3] == (first[0], first[2], first[3])
     assert (header.base_offset, header.last_offset, header.codec) == (0, 4, codec)
     assert header.max_timestamp == first[3].timestamp
 
@@ -71,7 +72,9 @@ def test_a_committed_transaction_is_shown_without_a_sign_of_it_and_an_aborted_on
     end_transaction(log, 2, is_commit=False)
 
     found = ViewReader().read(log.log, 0)
-    assert [(each.offset, each.value) for each in records_in(found.records)] == [(0, b"committed")]
+    assert [(each.offset, each.value) for each in records_in(bytes_of(found))] == [
+        (0, b"committed")
+    ]
     assert (found.records_end, found.end_offset) == (1, log.log.log_end_offset)
 
 
@@ -82,7 +85,7 @@ def test_a_view_ends_where_a_transaction_is_open() -> None:
     log.append((b"a", b"3"))
 
     found = ViewReader().read(log.log, 0)
-    assert [each.value for each in records_in(found.records)] == [b"1"]
+    assert [each.value for each in records_in(bytes_of(found))] == [b"1"]
     assert found.end_offset == log.log.last_stable_offset == 1
 
 
@@ -96,7 +99,7 @@ def test_the_end_is_reached_where_nothing_is_left_to_show() -> None:
     in_transaction(log, 1, (b"z", b"1"))
     end_transaction(log, 1, is_commit=False)
     found = ViewReader().read(log.log, 3)
-    assert (found.records, found.records_end, found.end_offset) == (b"", 3, 5)
+    assert (found.records, found.records_end, found.end_offset) == ((), 3, 5)
 
 
 def test_a_read_returns_as_many_batches_as_fit_but_the_first_one_whole() -> None:
@@ -105,15 +108,15 @@ def test_a_read_returns_as_many_batches_as_fit_but_the_first_one_whole() -> None
         log.append((b"k%d" % number, b"v" * 100))
     size = len(read_bytes(log.log, 0)) // 6
 
-    def offsets(found: bytes) -> list[int]:
-        return [each.offset for each in records_in(found)]
+    def offsets(found: LatestBatches) -> list[int]:
+        return [each.offset for each in records_in(bytes_of(found))]
 
     reader = ViewReader()
-    assert offsets(reader.read(log.log, 0, bytes_max=2 * size).records) == [0, 1]
-    assert offsets(reader.read(log.log, 0, bytes_max=3 * size - 1).records) == [0, 1]
-    assert offsets(reader.read(log.log, 3, bytes_max=1).records) == [3]
+    assert offsets(reader.read(log.log, 0, bytes_max=2 * size)) == [0, 1]
+    assert offsets(reader.read(log.log, 0, bytes_max=3 * size - 1)) == [0, 1]
+    assert offsets(reader.read(log.log, 3, bytes_max=1)) == [3]
     nothing = reader.read(log.log, 3, bytes_max=size - 1, whole_first_batch=False)
-    assert (nothing.records, nothing.end_offset) == (b"", 3)
+    assert (nothing.records, nothing.end_offset) == ((), 3)
     assert [each.offset for each in reader.records(log.log, 0, bytes_max=1)] == list(range(6))
 
 
@@ -128,7 +131,7 @@ def test_where_nothing_is_live_a_read_ends_after_its_budget_and_the_next_one_goe
     reader = ViewReader()
 
     first = reader.read(log.log, 0)
-    assert first.records == b""
+    assert first.records == ()
     assert 0 < first.end_offset < 199
     assert 3000 <= first.scanned_bytes < 4000
     assert [each.offset for each in reader.records(log.log, 0)] == [199]
@@ -208,7 +211,7 @@ def test_a_pass_between_two_reads_changes_nothing(monkeypatch: pytest.MonkeyPatc
     reader, offset, read = ViewReader(), 0, list[int]()
     while offset < log.log.last_stable_offset:
         found = reader.read(log.log, offset, bytes_max=1)
-        read += [each.offset for each in records_in(found.records)]
+        read += [each.offset for each in records_in(bytes_of(found))]
         offset = found.end_offset
         log.clean()
 
