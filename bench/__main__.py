@@ -50,6 +50,7 @@ from bench.clients.key_lookups import key_lookup_figures
 from bench.clients.latest_view import latest_view_figures
 from bench.clients.mirror_lag import mirror_lag_figures
 from bench.clients.mirrors import mirror_figures
+from bench.clients.redis import redis_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
 from bench.peers.rows import peer_figures, quick_peer_figures, tansu_figures
@@ -109,6 +110,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "groups": group_figures,
     "key_lookups": key_lookup_figures,
     "latest_view": latest_view_figures,
+    "redis": redis_figures,
     "checkpoints": checkpoint_figures,
     "mirrors": mirror_figures,
     "mirror_lag": mirror_lag_figures,
@@ -124,8 +126,8 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "distributed": _distributed_figures,
 }
 QUICK_GROUPS = GROUPS | {"peers": quick_peer_figures}
-ON_REQUEST = {"releases"}
-"""Measured only when named, because they need more than this tree."""
+ON_REQUEST = {"redis", "releases"}
+"""Measured only when named, because they need more than this tree and its packages."""
 
 
 def machine() -> dict[str, str | int | float | None]:

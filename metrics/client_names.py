@@ -145,7 +145,8 @@ KEY_LOOKUPS = Metric.counter(
     "Keys that were looked up in a partition (kompakt get); in all partitions, unless one was named.",
 )
 KEY_TABLES = Metric.gauge(
-    "kompakt_key_lookup_tables", "Partitions that have a table by which keys are looked up."
+    "kompakt_key_lookup_tables",
+    "Partitions that have a table by which keys are looked up and views are filtered.",
 )
 KEY_TABLE_BYTES = Metric.gauge(
     "kompakt_key_lookup_table_bytes",
@@ -154,6 +155,16 @@ KEY_TABLE_BYTES = Metric.gauge(
 KEY_TABLES_MADE = Metric.counter(
     "kompakt_key_lookup_tables_made_total",
     "Tables that were made: if it grows steadily, more memory would make lookups faster.",
+)
+VIEW_READS = Metric.counter(
+    "kompakt_view_reads_total",
+    "Reads of a partition of a view (<topic>.latest) that returned records or a new position: stored, as"
+    " the records lie in the log, or filtered, without those that others outrank.",
+    "how",
+)
+VIEW_SCANNED_BYTES = Metric.counter(
+    "kompakt_view_scanned_bytes_total",
+    "Bytes of logs that were read to filter views: a topic that is cleaned more often needs fewer.",
 )
 
 # Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.

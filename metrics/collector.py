@@ -31,6 +31,7 @@ from metrics.facts import (
     QuotaFacts,
     RecoveryFacts,
     TransactionFacts,
+    ViewFacts,
 )
 from metrics.families import counter, gauge, histogram, in_order
 from metrics.group_collector import collect_groups
@@ -87,6 +88,7 @@ class BrokerCollector(Collector):
         yield from self._collect_connections()
         yield from self._collect_fetch_sessions(facts.fetch_sessions)
         yield from _collect_key_lookups(facts.key_lookups)
+        yield from _collect_views(facts.views)
         yield from self._collect_quotas(facts.quotas)
         expiries = facts.certificates_expire_seconds.items()
         yield gauge(client_names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
@@ -235,6 +237,12 @@ def _collect_key_lookups(facts: KeyLookupFacts) -> Iterator[Family]:
     yield gauge(client_names.KEY_TABLES, [((), facts.tables)])
     yield gauge(client_names.KEY_TABLE_BYTES, [((), facts.table_bytes)])
     yield counter(client_names.KEY_TABLES_MADE, [((), facts.made_total)])
+
+
+def _collect_views(facts: ViewFacts) -> Iterator[Family]:
+    reads = [(("stored",), facts.stored_total), (("filtered",), facts.filtered_total)]
+    yield counter(client_names.VIEW_READS, reads)
+    yield counter(client_names.VIEW_SCANNED_BYTES, [((), facts.scanned_bytes_total)])
 
 
 class Scraper:

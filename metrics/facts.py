@@ -150,6 +150,17 @@ class KeyLookupFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewFacts:
+    """Values for a scrape about reads of views."""
+
+    stored_total: int = 0
+    """Reads whose records were sent as they are stored."""
+    filtered_total: int = 0
+    scanned_bytes_total: int = 0
+    """Bytes that were read for the filtered ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFacts:
     """Values for a scrape about the quotas of clients."""
 
@@ -285,6 +296,7 @@ class BrokerFacts:
     quotas: QuotaFacts = QuotaFacts()
     fetch_sessions: FetchSessionFacts = FetchSessionFacts()
     key_lookups: KeyLookupFacts = KeyLookupFacts()
+    views: ViewFacts = ViewFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
     """By the name of its state machine."""
     followers: Sequence[FollowerFacts] = ()

@@ -38,6 +38,7 @@ from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.keys.key_routes import KeyRoutes
+from server.lookup.change_routes import ChangeRoutes
 from server.lookup.key_lookups import KeyLookups
 from server.lookup.lookup_routes import LookupRoutes
 from server.metadata.followers import copies_of
@@ -106,6 +107,13 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         broker.fetch_waiters,
         encoding=broker.executors.key_lookups,
     )
+    changes = ChangeRoutes(
+        lambda: broker.topics if broker.has_storage else why_not(broker),
+        broker.view_reads,
+        broker.fetch_waiters,
+        broker.turns,
+        encoding=broker.executors.key_lookups,
+    )
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
@@ -127,6 +135,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *erasures.routes(),
             *keys.routes(),
             *lookups.routes(),
+            *changes.routes(),
             *followers.routes(),
             *links.routes(),
             *verify.routes(),
@@ -223,6 +232,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
         key_lookups=broker.key_table_facts(),
+        views=broker.view_reads.facts(),
         quotas=quota_facts(broker),
         fetch_sessions=FetchSessionFacts(
             sessions=len(broker.fetch_sessions),

@@ -53,6 +53,7 @@ class Site:
     pid: int
     data: Path
     random: random.Random
+    keys: int
 
 
 def key_lookup_figures(pairs: int) -> list[Figure]:
@@ -69,7 +70,7 @@ def key_lookup_figures(pairs: int) -> list[Figure]:
 
 
 @contextmanager
-def site() -> Iterator[Site]:
+def site(keys: int = KEYS) -> Iterator[Site]:
     """Run a broker, fill a partition, clean it."""
     with tempfile.TemporaryDirectory() as folder:
         port, http_port, data = free_port(), free_port(), Path(folder) / "data"
@@ -79,17 +80,17 @@ def site() -> Iterator[Site]:
             "key.lookup.bytes.max=1073741824",
         )
         with running(broker_command(port, data, *settings), http_port) as pid:
-            fill(port)
+            fill(port, keys)
             clean_now(http_port, TOPIC)
-            yield Site(port, http_port, pid, data, random.Random(1))
+            yield Site(port, http_port, pid, data, random.Random(1), keys)
 
 
-def fill(port: int) -> None:
+def fill(port: int, keys: int) -> None:
     batch = NumberedBatch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES)
     with connected(port) as connection:
         connection.ask(create_topic_request(TOPIC, 1, {"cleanup.policy": "compact"}))
         connection.ask(create_topic_request(OTHER, 1, {"cleanup.policy": "compact"}))
-        for start in range(0, KEYS, RECORDS_EACH_BATCH * 100):
+        for start in range(0, keys, RECORDS_EACH_BATCH * 100):
             numbers = range(start, start + RECORDS_EACH_BATCH * 100, RECORDS_EACH_BATCH)
             frames = [
                 produce_request(
@@ -108,7 +109,7 @@ def first_figure(its: Site) -> Figure:
         started = time.perf_counter()
         connection.ask(request)
         seconds = time.perf_counter() - started
-    taken = (resident_bytes(its.pid) - before) / KEYS
+    taken = (resident_bytes(its.pid) - before) / its.keys
     sidecars = list(its.data.glob(f"{TOPIC}.*/0/*.keys"))
     started = time.perf_counter()
     for each in sidecars:
@@ -240,4 +241,4 @@ def batch_of(its: Site, connection: HttpConnection) -> bytes:
 
 
 def random_key(its: Site) -> str:
-    return urlsafe_b64encode(its.random.randrange(KEYS).to_bytes(8, "little")).decode()
+    return urlsafe_b64encode(its.random.randrange(its.keys).to_bytes(8, "little")).decode()

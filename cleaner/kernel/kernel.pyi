@@ -208,6 +208,57 @@ def map_keys(
         ValueError: a map that counts has no history, or the reverse, or the block no timestamps.
     """
 
+class DeadOffsets:
+    """Where a log has something that is not the last record of its key, by blocks of offsets.
+
+    Everything else can be sent to a reader of the last values as it is stored. For one thread at a time.
+    """
+
+    def __init__(self, *, start_offset: int, shift: int) -> None:
+        """
+        Args:
+            start_offset: offsets below it are not noted.
+            shift: a block has 2^shift offsets, and takes a bit.
+
+        Raises:
+            ValueError: `start_offset` or `shift` is negative, or `shift` above 62.
+        """
+
+    @property
+    def memory_bytes(self) -> int: ...
+    def note(self, first_offset: int, end_offset: int) -> None:
+        """Note the blocks of the offsets in [first_offset, end_offset)."""
+
+    def next_dead(self, offset: int, end_offset: int) -> int:
+        """Returns the first offset from `offset` on that lies in a noted block; at most `end_offset`."""
+
+def map_last_keys(
+    block: Buffer,
+    offset_map: OffsetMap,
+    dead: DeadOffsets,
+    *,
+    base_offset: int,
+    segment_end_offset: int,
+    start_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
+) -> bool:
+    """Put those entries of a block into the map that are in [start_offset, end_offset), and note what is
+    not the last record of its key. Returns False if the map is full.
+
+    Noted are records that others of the map outrank, batches of transactions, batches without records,
+    and the whole segment if the block counts records without a key.
+
+    Args:
+        block: a block of the sidecar of the segment from `base_offset` to `segment_end_offset`.
+        offset_map: has all keys, and counts nothing.
+        transactions: the outcomes of the section's transactions; aborted records are skipped.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: it is another map.
+    """
+
 class LatestFilter:
     """Copies those records of a log that are the last ones of their keys, for readers of a view.
 

@@ -48,6 +48,7 @@ from cleaner.kernel.offset_slots cimport (
     kp_counted_add,
     kp_counted_put,
     kp_counted_take,
+    kp_last_put,
     kp_offset_slots,
     kp_rank,
     kp_ranked_compare,
@@ -182,6 +183,7 @@ include "index.pxi"
 include "entry_scan.pxi"
 include "history.pxi"
 include "mark.pxi"
+include "dead_offsets.pxi"
 include "kept.pxi"
 include "survey.pxi"
 include "judged.pxi"

@@ -239,6 +239,31 @@ static inline int kp_ranked_put(
     return KP_PUT_NEW;
 }
 
+/* Put the record (offset >= 0) as the last one of its key, unless the map has one that outranks it. Sets
+ * *lost to the offset of the record that is not the last one now, -1: none. For maps without counts. */
+static inline int kp_last_put(
+    kp_offset_slots *map, kp_sip_hash hash, int64_t offset, int64_t version, int64_t *lost) {
+    size_t at = kp_slots_find(map, hash);
+    int64_t held;
+    int wins;
+    *lost = -1;
+    if (!kp_slots_holds(map, at, hash)) {
+        if (map->versions) return kp_ranked_put(map, hash, offset, version);
+        return kp_slots_put(map, hash, offset);
+    }
+    held = (int64_t)map->slots[at].next_offset - 1;
+    if (held == offset) return KP_PUT_KNOWN;
+    wins = offset > held;
+    if (map->versions && map->versions[at] != version) wins = version > map->versions[at];
+    *lost = wins ? held : offset;
+    if (wins) {
+        map->offset_sum += (uint64_t)(offset - held);
+        map->slots[at].next_offset = (uint64_t)offset + 1;
+        if (map->versions) map->versions[at] = version;
+    }
+    return KP_PUT_KNOWN;
+}
+
 static inline void kp_count_up(kp_offset_slots *map, size_t at, int is_tombstone) {
     kp_count *count = &map->counts[at];
     if (count->records == KP_COUNT_MAX) return;

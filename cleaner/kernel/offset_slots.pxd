@@ -56,6 +56,9 @@ cdef extern from "offset_slots.h" nogil:
     )
     int kp_ranked_raise(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
     int kp_ranked_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version)
+    int kp_last_put(
+        kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int64_t version, int64_t *lost
+    )
     void kp_counted_add(kp_offset_slots *slots, kp_sip_hash hash, int is_tombstone)
     int kp_counted_put(
         kp_offset_slots *slots, kp_sip_hash hash, int64_t offset, int is_tombstone

@@ -15,7 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 
-from cleaner.kernel.kernel import KeyIndexer, LatestFilter, OffsetMap, Transactions, map_keys
+from cleaner.kernel.kernel import (
+    DeadOffsets,
+    KeyIndexer,
+    LatestFilter,
+    OffsetMap,
+    Transactions,
+    map_last_keys,
+)
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
 from cleaner.passes.index import indexed_blocks
@@ -39,6 +46,12 @@ KEYS_MIN = 1 << 12
 GUESSED_KEYS_MAX = 1 << 17
 """So many distinct keys are expected at first among records that no pass has seen; the table doubles
 when there are more."""
+
+
+BLOCK_SHIFT_MIN = 6
+BLOCKS_MAX = 1 << 20
+"""A table notes by blocks of 64 offsets what is not the last record of its key. If the log has more than
+so many of them, which take 128 KiB, its blocks are larger."""
 
 
 class TableTooSmall(Exception):
@@ -103,10 +116,18 @@ def table_bytes(keys: int, strategy: CompactionStrategy) -> int:
     return (ceil(keys / LOAD_FACTOR) + 1 + SPILL_SLOTS) * slot_bytes
 
 
+def dead_offsets(tail: TailView) -> DeadOffsets:
+    """Returns the notes about a log, without any. Pure."""
+    shift, offsets = BLOCK_SHIFT_MIN, tail.last_stable_offset - tail.log_start_offset
+    while offsets >> shift > BLOCKS_MAX:
+        shift += 1
+    return DeadOffsets(start_offset=tail.log_start_offset, shift=shift)
+
+
 class KeyTable:
     """The table of one log. For one thread at a time."""
 
-    __slots__ = ("_map", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps")
+    __slots__ = ("_dead", "_map", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps")
 
     def __init__(
         self,
@@ -128,6 +149,7 @@ class KeyTable:
         self._map = OffsetMap(
             bytes_max, view.hash_key, LOAD_FACTOR, has_versions=view.strategy.has_versions
         )
+        self._dead = dead_offsets(view.tail)
         self.basis = view.basis
         self.swaps = view.tail.swaps
         """The swaps of the log when the table was made."""
@@ -153,6 +175,15 @@ class KeyTable:
         """Returns the offset of a key's last record; None if it has none. The record may be gone."""
         offset = self._map.get(key)
         return None if offset is None else Offset(offset)
+
+    def is_current(self, log: PartitionLog) -> bool:
+        """Returns whether no pass may have dropped a tombstone that still outranks others here."""
+        return not self.basis.strategy.has_versions or log.swaps == self.swaps
+
+    def live_until(self, offset: Offset) -> Offset:
+        """Returns up to where everything from an offset on is the last record of its key, and not in a
+        transaction: at most the table's end. It may be the offset itself."""
+        return Offset(self._dead.next_dead(offset, self.end_offset))
 
     def latest_filter(
         self,
@@ -200,15 +231,17 @@ class KeyTable:
             if source.base_offset >= view.tail.last_stable_offset:
                 break
             for block in source.blocks():
-                step = map_keys(
+                fits = map_last_keys(
                     block,
                     self._map,
+                    self._dead,
                     base_offset=source.base_offset,
+                    segment_end_offset=source.end_offset,
                     start_offset=start_offset,
                     end_offset=view.tail.last_stable_offset,
                     transactions=transactions,
                 )
-                if step.is_full:
+                if not fits:
                     raise TableTooSmall(2 * self.memory_bytes)
         self.end_offset = view.tail.last_stable_offset
 

@@ -7,7 +7,8 @@ docs/design/views.md says what a reader gets by that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 
 from cleaner.kernel.kernel import LatestFilter
@@ -93,7 +94,7 @@ def latest_batches(
 
 def _check_is_current(log: PartitionLog, table: KeyTable) -> None:
     """Raise OutdatedTable if a pass may have dropped a tombstone that still outranks other records."""
-    if table.basis.strategy.has_versions and log.swaps != table.swaps:
+    if not table.is_current(log):
         raise OutdatedTable
 
 
@@ -142,25 +143,30 @@ class _Part:
     def _read_segment(self, segment: Segment) -> None:
         # The end before the size: what is appended in between lies beyond the end.
         end_offset, size = segment.end_offset, segment.size
-        for step in self._steps(segment, size):
-            if step.records:
-                self.records.append(step.output)
-                self.size += len(step.output)
-                self.records_end = Offset(step.last_kept_offset + 1)
-            self.at = max(self.at, Offset(self._filter.next_offset))
-            if step.is_end:
-                self.at = self._end_offset
-                return
-            if step.is_full or self._has_enough:
-                self.is_full = True
-                return
+        with closing(self._steps(segment, size)) as steps:
+            for step in steps:
+                self._take(step)
+                if step.is_end:
+                    self.at = self._end_offset
+                    return
+                if step.is_full or self._has_enough:
+                    self.is_full = True
+                    return
         self.at = max(self.at, end_offset)
+
+    def _take(self, step: LatestStep) -> None:
+        if step.records:
+            self.records.append(step.output)
+            self.size += len(step.output)
+            self.records_end = Offset(step.last_kept_offset + 1)
+        self.at = max(self.at, Offset(self._filter.next_offset))
 
     @property
     def _has_enough(self) -> bool:
         return self.size >= self._bytes_max or self.scanned_bytes >= SCANNED_BYTES_MAX
 
-    def _steps(self, segment: Segment, size: int) -> Iterator[LatestStep]:
+    def _steps(self, segment: Segment, size: int) -> Generator[LatestStep, None, None]:
+        """Read a segment from where the part ends, and yield what the filter says of each chunk."""
         wanted = CHUNK_BYTES
         with segment.reading(cached_only=False) as reads:
             position = 0
@@ -168,6 +174,8 @@ class _Part:
                 position = position_before(segment, self.at, reads)
             while position < size:
                 chunk = reads.read_at(position, min(wanted, size - position))
+                if len(chunk) < min(wanted, size - position):
+                    raise CorruptBatch(f"{segment} ends early")
                 step = self._filter.feed(
                     chunk,
                     end_offset=self._end_offset,
@@ -177,7 +185,7 @@ class _Part:
                 )
                 self.scanned_bytes += step.consumed_bytes
                 position += step.consumed_bytes
-                if step.needed_bytes > size - position or not chunk:
+                if step.needed_bytes > size - position:
                     raise CorruptBatch(f"{segment} ends inside the batch at position {position}")
                 wanted = max(CHUNK_BYTES, step.needed_bytes)
                 yield step

@@ -33,6 +33,7 @@ PROMOTE = "/v1/mirrors/{topic}/promote"
 VERIFY = "/v1/mirrors/{topic}/verify"
 KEY = "/v1/topics/{topic}/keys/{key}"
 KEYS_BATCH = "/v1/topics/{topic}/keys:batch"
+CHANGES = "/v1/topics/{topic}/changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("DELETE", VERIFY + "/{job}"): READ,
     ("GET", KEY): GET_VALUES,
     ("POST", KEYS_BATCH): GET_VALUES,
+    ("GET", CHANGES): GET_VALUES,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

@@ -157,6 +157,8 @@ async def _delete(
     }
     views = context.broker.readable_topics.names_of_views(gone)
     await context.broker.offsets.expiry.topics_deleted({*gone, *views})
+    async for name in context.pace.paced(views):
+        context.broker.probe.topic_deleted(name)
     async for name in context.pace.paced(gone):
         context.broker.probe.topic_deleted(name)
         context.broker.cleaner_counts.topic_deleted(name)

@@ -214,7 +214,8 @@ async def _look_up_again(
     for topic in tuple(asked.topics):
         if pace.is_over:
             await pace.rest()
-        if everything or not topic.name or not topic.may_read:
+        # A view ends when its topic is no longer compacted.
+        if everything or not topic.name or not topic.may_read or topic.is_view:
             _look_up(topic, context)
 
 

@@ -200,6 +200,11 @@ class KeyTables:
         except (OutdatedTable, DamagedSidecar, SegmentRemoved, CleaningAborted):
             self._forget(entry)
             return ()
+        except Exception:
+            self._forget(entry)
+            if log.rewrites != view.tail.rewrites:
+                return ()  # Files that were cut meanwhile look damaged.
+            raise
         except BaseException:
             self._forget(entry)
             raise

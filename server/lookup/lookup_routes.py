@@ -22,8 +22,9 @@ from cleaner.rules.text import size_text
 from protocol.wire.errors import ProtocolError
 from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import KEY, KEYS_BATCH
-from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused, serving
+from server.admin.refusals import CompactionRefused, serving
 from server.durability.fetch_waiters import FetchWaiters
+from server.lookup.asked_topic import asked_topic, check_exists, check_partition, logs_of
 from server.lookup.key_changes import KeyChanges
 from server.lookup.key_lookups import KeyLookups, LastRecords
 from server.lookup.key_tables import LookupEnded, TooManyKeys
@@ -104,7 +105,7 @@ class LookupRoutes:
                         return await self._send(request, answer, etag)
                 if not await changes.next():
                     return web.Response(status=304, headers={"ETag": etag})
-                self._check_exists(topic)
+                check_exists(serving(self._topics()), topic)
 
     async def _batch(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -125,27 +126,7 @@ class LookupRoutes:
 
     def _topic(self, name: str) -> Topic:
         """Returns the topic of a request. Raises CompactionRefused."""
-        topic = serving(self._topics()).get(name)
-        if topic is None:
-            raise CompactionRefused(404, f"there is no topic {name}", code=UNKNOWN_TOPIC)
-        if topic.is_internal:
-            raise CompactionRefused(
-                409, f"{name} is internal: its records are the broker's own", code="internal"
-            )
-        if not topic.config.is_compacted:
-            raise CompactionRefused(
-                409,
-                f"{name} does not keep the last value of each key: its cleanup.policy lacks compact",
-                code="not_compacted",
-            )
-        return topic
-
-    def _check_exists(self, topic: Topic) -> None:
-        """Raises CompactionRefused if a topic was deleted meanwhile."""
-        if self._topic(topic.name).id != topic.id:
-            raise CompactionRefused(
-                404, f"topic {topic.name} was deleted and created again", code=UNKNOWN_TOPIC
-            )
+        return asked_topic(serving(self._topics()), name)
 
     async def _until_stable(self, logs: Mapping[int, PartitionLog], query: Query) -> None:
         """Wait until the partition's last stable offset is above `min_offset`."""
@@ -243,29 +224,15 @@ def _size_of(answer: Json) -> int:
 
 def _places_of(topic: Topic, keys: Sequence[bytes], partition: int | None) -> list[int | None]:
     """Returns the partition of each key; None if it may be in any. Raises CompactionRefused."""
-    count = len(topic.partitions)
     if partition is None:
+        count = len(topic.partitions)
         return [partition_of(topic.config.view_partitioner, key, count) for key in keys]
-    if partition >= count:
-        raise CompactionRefused(
-            404,
-            f"topic {topic.name} has no partition {partition}: it has {count}, counted from 0",
-            code="unknown_partition",
-        )
+    check_partition(topic, partition)
     return [partition] * len(keys)
 
 
 def _logs_of(topic: Topic, places: Collection[int | None]) -> dict[int, PartitionLog]:
     """Returns the logs that are searched, by their numbers. Raises CompactionRefused."""
-    numbers = {each for each in places if each is not None}
     if None in places:
-        numbers = set(range(len(topic.partitions)))
-    found = {}
-    for number in sorted(numbers):
-        log = topic.partitions[number]
-        if not isinstance(log, PartitionLog) or log.offline_reason is not None:
-            raise CompactionRefused(
-                503, f"{log.topic_partition} is offline: {log.offline_reason}", code="offline"
-            )
-        found[number] = log
-    return found
+        return logs_of(topic, range(len(topic.partitions)))
+    return logs_of(topic, {each for each in places if each is not None})

@@ -1,8 +1,10 @@
 """Reads the views of topics' last values for fetches.
 
-    offset -> in a thread: the table of the log's keys up to the last stable offset
-                        -> the batches from the offset on, without the records that others outrank
-           -> a filler up to where the log was read, if its last part had nothing
+    offset -> on the loop, if the table has the log up to its last stable offset, and nothing from the
+              offset on is outranked: these batches, as they are stored
+           -> else in a thread: the table up to the last stable offset
+                             -> the batches from the offset on, without the records that others outrank
+                             -> a filler up to where the log was read, if its last part had nothing
 
 The filler is a control batch, which clients skip, and which moves their position. An empty batch would
 do that for most, but kafkajs fetches one at an answer's start again and again. docs/design/views.md has
@@ -17,12 +19,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from metrics.facts import ViewFacts
 from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.records.record import Record
 from protocol.records.record_batch import build_batch
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from protocol.wire.numbers import Epoch, Offset
+from storage.files.errors import NotCached
 from storage.log.log import PartitionLog
 from storage.segment.reader import ReadResult
 from storage.threads import any_thread, loop_thread
@@ -55,10 +59,12 @@ class UnreadableView(Exception):
 class ViewRead:
     """What a view has from an offset on."""
 
-    records: tuple[bytes | memoryview, ...]
-    """Whole batches, in pieces; none only at the view's end, or if none was asked for."""
     read: ReadResult
-    """The offsets of the log before the read, without records. The view ends at the last stable one."""
+    """The offsets of the log before the read; the view ends at the last stable one. Its regions are the
+    records, if these are sent as they are stored."""
+    records: tuple[bytes | memoryview, ...] = ()
+    """Whole batches, in pieces. Without these and without regions it is the view's end, or nothing was
+    asked for."""
     work_seconds: float = 0.0
     """The time of a thread that it took."""
 
@@ -67,7 +73,7 @@ class ViewRead:
 class ViewReads:
     """The reads of a broker's views. Keeps nothing: the tables of the keys are the broker's."""
 
-    __slots__ = ("_tables",)
+    __slots__ = ("_filtered_total", "_made", "_scanned_bytes_total", "_stored_total", "_tables")
 
     def __init__(self, tables: Callable[[], Awaitable[KeyTables]]) -> None:
         """
@@ -75,6 +81,19 @@ class ViewReads:
             tables: returns the broker's tables, which the first call makes.
         """
         self._tables = tables
+        # State
+        self._made: KeyTables | None = None
+        """The tables, once a view was read in a thread."""
+        self._stored_total = self._filtered_total = self._scanned_bytes_total = 0
+
+    @any_thread
+    def facts(self) -> ViewFacts:
+        """Returns what metrics show."""
+        return ViewFacts(
+            stored_total=self._stored_total,
+            filtered_total=self._filtered_total,
+            scanned_bytes_total=self._scanned_bytes_total,
+        )
 
     async def read(
         self,
@@ -101,10 +120,18 @@ class ViewReads:
         is_empty = not bytes_max and not whole_first_batch
         is_at_end = offset >= before.last_stable_offset
         if is_empty or is_at_end or before.diverging_epoch is not None:
-            return ViewRead(records=(), read=before)
+            return ViewRead(read=before)
+        at_once = self._read_at_once(
+            log, offset, before, bytes_max=bytes_max, whole_first_batch=whole_first_batch
+        )
+        if at_once is not None:
+            self._stored_total += 1
+            return at_once
         found, seconds = await self._latest(
             log, offset, bytes_max=bytes_max, whole_first_batch=whole_first_batch
         )
+        self._filtered_total += 1
+        self._scanned_bytes_total += found.scanned_bytes
         if offset < log.log_start_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE  # Retention has removed what was to be read.
         end = max(before.last_stable_offset, found.end_offset)
@@ -114,10 +141,48 @@ class ViewReads:
             work_seconds=seconds,
         )
 
+    def _read_at_once(
+        self,
+        log: PartitionLog,
+        offset: Offset,
+        before: ReadResult,
+        *,
+        bytes_max: int,
+        whole_first_batch: bool,
+    ) -> ViewRead | None:
+        """Returns the batches from an offset on if they are sent as stored, and are in memory."""
+        if self._made is None:
+            return None
+        table = self._made.ready(log, before.last_stable_offset)
+        if table is None or not table.is_current(log):
+            return None
+        end = table.live_until(offset)
+        if end <= offset:
+            return None
+        try:
+            region = log.reader.region_below(
+                offset,
+                end,
+                max_bytes=bytes_max,
+                whole_first_batch=whole_first_batch,
+                cached_only=True,
+            )
+        except NotCached:
+            return None
+        if region is None:
+            return None
+        # Another thread may have truncated the log meanwhile, or retention removed its start.
+        is_same = log.rewrites == table.basis.rewrites and offset >= log.log_start_offset
+        is_enough = region.size >= bytes_max // 2 or region.end_offset >= table.end_offset
+        if not (is_same and is_enough):
+            region.release()
+            return None
+        return ViewRead(read=replace(before, regions=(region,)))
+
     async def _latest(
         self, log: PartitionLog, offset: Offset, *, bytes_max: int, whole_first_batch: bool
     ) -> tuple[LatestBatches, float]:
-        tables = await self._tables()
+        tables = self._made = await self._tables()
         # Imported late, with the tables: not every broker needs them.
         from server.lookup.key_tables import LookupEnded, TooManyKeys
 

@@ -73,7 +73,7 @@ class Executors:
         self.issuers = Executor("issuers", threads=1)
         """Fetches the keys of token issuers, from files and over the network."""
         self.key_lookups = Executor("key_lookups", threads=2)
-        """Looks up the last values of keys, and makes the tables for that."""
+        """Looks up the last values of keys, filters views, and makes the tables for both."""
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
         self.ledger_verification = Executor("ledger_verification", threads=1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import OfflineLog, Topic
+from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 
 _ID_MASK = 0x004B4F4D50414B542D4C41544553542D
@@ -33,6 +34,11 @@ class LatestView:
     @property
     def is_internal(self) -> bool:
         return False
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's."""
+        return self.source.config
 
     @property
     def partitions(self) -> tuple[PartitionLog | OfflineLog, ...]:

@@ -77,6 +77,12 @@ class ReadableTopics:
         return LatestView(name=name, source=source) if has_view(source) else None
 
     @any_thread
+    def read_as(self, name: str) -> Sequence[str]:
+        """Returns the names by which a topic is read: its own, and its view's if it has one."""
+        view = name + self._suffix
+        return (name,) if self.view(view) is None else (name, view)
+
+    @any_thread
     def resource_of(self, name: str) -> str:
         """Returns the name by which ACLs decide: that of a view's topic, otherwise the name itself."""
         view = self.view(name)

@@ -127,6 +127,38 @@ class LogReader:
             diverging_epoch=diverging,
         )
 
+    def region_below(
+        self,
+        offset: Offset,
+        bound: Offset,
+        *,
+        max_bytes: int,
+        whole_first_batch: bool,
+        cached_only: bool,
+    ) -> SegmentRegion | None:
+        """Find whole batches from `offset` on and below `bound`.
+
+        Returns None if there are none, or if the log was replaced meanwhile. Arguments and errors as
+        `read`.
+        """
+        self._service.check_online()
+        replacements = self._list.replacements
+        region = self._with_segments(
+            partial(
+                find_region,
+                offset=offset,
+                bound=bound,
+                max_bytes=max_bytes,
+                whole_first_batch=whole_first_batch,
+                with_empty_batches=False,
+                cached_only=cached_only,
+            )
+        )
+        if region is not None and self._list.replacements != replacements:
+            region.release()
+            return None
+        return region
+
     def _read(
         self,
         offset: Offset,

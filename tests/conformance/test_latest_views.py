@@ -16,11 +16,13 @@ from confluent_kafka import Producer
 
 from metrics import client_names
 from metrics.collector import CACHE_SECONDS
+from pipeline.spark.jars import JarsUnavailable
 from tests.conformance.conftest import member_or_skip
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import CLIENT_NAMES, Client, create_topic
-from tests.harness.group_run import GroupRun
+from tests.harness.global_table import GlobalTable
+from tests.harness.group_run import GroupRun, until
 from tests.harness.member_program import READER_PROGRAMS, ProgramUnavailable, read_to_the_end
 
 KEYS = 50
@@ -74,6 +76,11 @@ class Written:
     @property
     def view(self) -> str:
         return f"{self.topic}.latest"
+
+    def table(self) -> dict[str, str]:
+        """The keys that have a value."""
+        values = {key: value for key, (_, value) in self.last.items() if value is not None}
+        return {key.decode(): value.decode() for key, value in values.items()}
 
     @property
     def ends_in_record(self) -> bool:
@@ -220,3 +227,21 @@ def test_members_of_a_group_read_a_view_and_do_not_spin_at_its_end(
     finally:
         run.end()
     assert fetch_count(views.broker) - before <= FETCHES_MAX
+
+
+def test_kafka_streams_has_a_view_as_a_global_table_and_follows_it(
+    views: Views, tmp_path: Path
+) -> None:
+    written = views.written["updates"]
+    try:
+        table = GlobalTable(tmp_path, views.broker.bootstrap_servers, written.view)
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+    with table:
+        assert table.rows() == written.table()
+        written.put((b"key-1", b"changed"), (b"key-2", None), (b"of-streams", b"1"))
+        until(
+            "the table has the changes",
+            lambda: table.rows() == written.table(),
+            lambda: str(table.rows().items() ^ written.table().items()),
+        )

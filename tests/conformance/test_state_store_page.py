@@ -55,6 +55,8 @@ def check_what_came_later(printed: dict[str, list[str]]) -> None:
     assert json.loads(own)["offset"] == 3
     assert printed["kompakt get users ada --partition 0 --min-offset 3"] == ['{"city": "Turin"}\n']
     assert printed["curl -sf http://127.0.0.1:8080/city/ada"] == ["Turin", "Oslo"]
+    assert printed["kompakt consume users.latest -K ="] == ['ada={"city": "Oslo"}\n']
+    assert printed["python reader.py"] == ["{b'ada': b'{\"city\": \"Oslo\"}'}\n"]
 
 
 class User:
@@ -65,9 +67,11 @@ class User:
         self.broker = BrokerProcess(folder)
         self.typed = TypedCommands(self.broker)
         (self.port,) = free_ports(1)
-        (service,) = page_blocks(PAGE, "python")
+        service, reader = page_blocks(PAGE, "python")
         text = service.replace("127.0.0.1:9644", f"127.0.0.1:{self.broker.http_port}")
         (folder / "service.py").write_text(text.replace("8080", str(self.port)))
+        reader = reader.replace("127.0.0.1:9092", self.broker.bootstrap_servers)
+        (folder / "reader.py").write_text(reader)
         self.printed = defaultdict[str, list[str]](list)
         """What each command has printed, in the order of the page."""
         self._begun = dict[str, subprocess.Popen[str]]()

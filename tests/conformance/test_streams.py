@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from metrics import client_names
 from pipeline.spark.jars import JarsUnavailable
-from tests.harness.broker_process import BrokerProcess
+from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.group_run import until
 from tests.harness.typed_commands import TypedCommands
@@ -178,3 +179,13 @@ def test_words_are_counted_once_over_kills_of_the_application_and_the_broker(
     application.start(forgetful=True)
     assert application.state() == author.words
     application.stop()
+    # And so is what is restored from its view, by a client supplier that renames it.
+    assert not view_reads(broker)
+    application.start(forgetful=True, restore_suffix=".latest")
+    assert application.state() == author.words
+    assert view_reads(broker)
+    application.stop()
+
+
+def view_reads(broker: BrokerProcess) -> float:
+    return sum(samples(broker.metrics(), client_names.VIEW_READS.name))

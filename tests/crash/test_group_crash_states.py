@@ -142,7 +142,7 @@ async def history(seed: int) -> CrashStates[Both]:
     table = GroupTable(
         topic, settings, FixedClock(), consumer_settings=CONSUMER_SETTINGS, topics=topics
     )
-    holds = TombstoneHolds(table, world.topics)
+    holds = TombstoneHolds(table, world.readable)
     assigning = Executor("assigning", threads=1)
     group = GroupOnDisk(GroupCoordinator(topic, table, holds, assigning=assigning))
     consumers = ConsumerGroupOnDisk(

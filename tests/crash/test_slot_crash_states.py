@@ -185,7 +185,7 @@ async def history(seed: int) -> CrashStates[Slots]:
         topic, settings, clock, consumer_settings=CONSUMER_SETTINGS, topics=FakeTopics()
     )
     await topic.ensure()
-    holds = TombstoneHolds(table, world.topics)
+    holds = TombstoneHolds(table, world.readable)
     groups = GroupCoordinator(topic, table, holds, assigning=Executor("assigning", threads=1))
     slots = SlotsOnDisk((LINK, ORDINARY)[seed % 2], world, groups, clock)
     states = CrashStates(disk, seed, lambda: (slots.before, slots.after))

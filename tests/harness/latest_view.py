@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
+from cleaner.lookup.key_table import KeyTable
 from cleaner.lookup.latest_batches import LatestBatches, latest_batches
 from protocol.records.record import Record
 from protocol.wire.numbers import Offset
@@ -60,6 +60,21 @@ def values_of(last: Mapping[bytes, Record]) -> dict[bytes, bytes]:
     return {key: each.value for key, each in last.items() if each.value is not None}
 
 
+def stored(log: PartitionLog, offset: Offset, end: Offset) -> list[Record]:
+    """Returns the records from an offset to an end, as they are stored."""
+    if end <= offset:
+        return []
+    region = log.reader.region_below(
+        offset, end, max_bytes=1 << 30, whole_first_batch=True, cached_only=False
+    )
+    if region is None:
+        return []
+    data = region.read_bytes()
+    region.release()
+    assert not any(each.is_transactional or each.is_control for each in headers_in(data))
+    return [each for each in records_in(data) if each.offset >= offset]
+
+
 def bytes_of(found: LatestBatches) -> bytes:
     """Returns the batches that a read got, one after the other."""
     return b"".join(found.records)
@@ -70,6 +85,8 @@ class ViewReader:
 
     def __init__(self) -> None:
         self.looked_up = LookedUp()
+        self.stored_records = 0
+        """The records that could have been sent as they are stored."""
 
     def read(
         self,
@@ -79,18 +96,26 @@ class ViewReader:
         bytes_max: int = 1 << 20,
         whole_first_batch: bool = True,
     ) -> LatestBatches:
-        """Returns what one read gets."""
-        found = self.looked_up.use(
-            log,
-            partial(
-                latest_batches,
+        """Returns what one read gets, after a check of what could be sent as it is stored."""
+
+        def work(table: KeyTable) -> tuple[LatestBatches, list[Record]]:
+            found = latest_batches(
                 log,
                 Offset(offset),
+                table,
                 bytes_max=bytes_max,
                 whole_first_batch=whole_first_batch,
                 decompressed_bytes_max=1 << 30,
-            ),
-        )
+            )
+            return found, stored(log, Offset(offset), table.live_until(Offset(offset)))
+
+        found, as_stored = self.looked_up.use(log, work)
+        read = [each for each in records_in(bytes_of(found)) if each.offset >= offset]
+        end = min(found.end_offset, as_stored[-1].offset + 1 if as_stored else 0)
+        assert [each for each in read if each.offset < end] == [
+            each for each in as_stored if each.offset < end
+        ]
+        self.stored_records += len(as_stored)
         headers = headers_in(bytes_of(found))
         assert found.size == len(bytes_of(found))
         assert not any(each.is_transactional or each.is_control for each in headers)

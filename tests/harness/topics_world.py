@@ -14,6 +14,7 @@ from server.runtime.executors import Executor, P, R
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topic import Topic, TopicDefaults
 from server.topics.topics import Topics
+from server.views.readable_topics import ReadableTopics
 from storage.batches.validate import ValidBatch, validate_batch
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
@@ -89,6 +90,11 @@ class World:
         self.progress = progress
         self.administration = administration
         self.removals = removals
+
+    @property
+    def readable(self) -> ReadableTopics:
+        """The topics and their views."""
+        return ReadableTopics(self.topics, suffix=".latest", is_listed=False)
 
     async def close(self) -> None:
         self.administration.release()

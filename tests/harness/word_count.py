@@ -51,13 +51,19 @@ class WordCount:
         if self._process is not None:
             self.kill()
 
-    def start(self, *, forgetful: bool = False) -> None:
-        """Start the process; with `forgetful` it finds no local state."""
+    def start(self, *, forgetful: bool = False, restore_suffix: str = "") -> None:
+        """Start the process; with `forgetful` it finds no local state.
+
+        Args:
+            restore_suffix: is added to the name of a changelog for the topic that it is restored from.
+        """
         self._lives += forgetful
-        properties = self._properties().items()
+        properties = dict(self._properties())
+        if restore_suffix:
+            properties["restore.suffix"] = restore_suffix
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, *(f"{name}={value}" for name, value in properties)],
+                [*self._command, *(f"{name}={value}" for name, value in properties.items())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -63,6 +63,12 @@ def directories_without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.fixture(autouse=True)
+def one_offset_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short logs have something that is sent as it is stored."""
+    monkeypatch.setattr(key_table, "BLOCK_SHIFT_MIN", 0)
+
+
 def play(seed: int) -> ViewedHistory:
     history = ViewedHistory(seed)
     history.play(STEPS)
@@ -78,6 +84,10 @@ def play_all(seeds: Iterable[int]) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_view_has_the_last_record_of_each_key_in_the_order_of_their_offsets(seed: int) -> None:
     assert play(seed).reads
+
+
+def test_some_records_could_be_sent_as_they_are_stored() -> None:
+    assert sum(play(seed).reader.stored_records for seed in (1, 2, 3)) > 100
 
 
 def test_many_reads_of_followers_go_on_where_the_one_before_stopped() -> None:
@@ -101,6 +111,11 @@ def _keep_tables(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(key_table.TableView, "basis", property(never))
 
 
+def _forget_what_is_outranked(patch: pytest.MonkeyPatch) -> None:
+    """Everything below the table's end counts as a last record."""
+    patch.setattr(key_table.KeyTable, "live_until", lambda table, _offset: table.end_offset)
+
+
 def _skip_the_rest_of_a_segment(patch: pytest.MonkeyPatch) -> None:
     """A read that has enough says that it has read the segment to its end."""
 
@@ -112,7 +127,10 @@ def _skip_the_rest_of_a_segment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(latest_batches._Part, "_read_segment", read)
 
 
-@pytest.mark.parametrize("plant", [_count_aborted, _keep_tables, _skip_the_rest_of_a_segment])
+@pytest.mark.parametrize(
+    "plant",
+    [_count_aborted, _keep_tables, _forget_what_is_outranked, _skip_the_rest_of_a_segment],
+)
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol
 
 from protocol.wire.error_codes import ErrorCode
 from server.config.group_config import GroupConfig
@@ -27,12 +28,12 @@ from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
 from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.consumer.settings import ConsumerSettings
-from server.coordination.groups.consumer.topic_catalog import TopicCatalog
+from server.coordination.groups.consumer.topic_catalog import KnownTopic, TopicCatalog
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.groups.group_steps import GroupSteps
 from server.coordination.groups.group_table import GroupTable
-from server.coordination.groups.holds import TombstoneHolds
+from server.coordination.groups.holds import HeldTopic, HeldTopics, TombstoneHolds
 from server.coordination.groups.offset_checks import delete_error
 from server.coordination.groups.outcome import (
     Joined,
@@ -246,9 +247,19 @@ class GroupCoordinator:
             entry.note_stored(batch, first_offset)
 
 
+class ReadTopic(KnownTopic, HeldTopic, Protocol):
+    """A topic, or the view of one."""
+
+
+class ReadByGroups(TopicCatalog, HeldTopics, Protocol):
+    """What groups can subscribe to, and whose tombstones they can hold."""
+
+    def get(self, name: str) -> ReadTopic | None: ...
+
+
 def coordinator_of(
     topics: Topics,
-    readable: TopicCatalog,
+    readable: ReadByGroups,
     group_commit: GroupCommit,
     config: GroupConfig,
     *,
@@ -287,7 +298,7 @@ def coordinator_of(
         own_times=own_times,
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=readable)
-    return GroupCoordinator(topic, table, TombstoneHolds(table, topics), assigning=assigning)
+    return GroupCoordinator(topic, table, TombstoneHolds(table, readable), assigning=assigning)
 
 
 async def _leave_answer(

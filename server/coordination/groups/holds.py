@@ -2,8 +2,8 @@
 
 A slot is the committed offset of such a group in a partition: all below it is read. The cleaner keeps
 tombstones and transaction markers at and above the least slot of a partition, so a group that lags never
-misses a deletion. While a partition of `__consumer_offsets` is not loaded, a slot may be unknown, and
-everything is held.
+misses a deletion, also if it reads the view of a topic. While a partition of `__consumer_offsets` is not
+loaded, a slot may be unknown, and everything is held.
 
     commit, durable -> applied -> is it new, or lower than before?
                                     -> planned passes may not swap; the answer waits for a running swap
@@ -19,10 +19,11 @@ deletions: it may only commit at or below the log start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
+from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, HeldLog, Hold
 from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -33,8 +34,8 @@ from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.holders import HoldersByPlace
 from server.coordination.groups.pending_offsets import Place
-from server.topics.topics import Topics
 from storage.files.errors import StorageError
+from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -56,13 +57,29 @@ Slot = tuple[Place, CommittedOffset]
 LOADING = Hold(offset=Offset(0), by="a coordinator that has not loaded all groups yet")
 
 
+class HeldTopic(Protocol):
+    """A topic, or the view of one."""
+
+    @property
+    def config(self) -> LogConfig: ...
+    def partition(self, number: int) -> PartitionLog | ErrorCode: ...
+
+
+class HeldTopics(Protocol):
+    """What groups read; `server/views/readable_topics.py` implements it."""
+
+    def get(self, name: str) -> HeldTopic | None: ...
+    def read_as(self, name: str) -> Sequence[str]:
+        """Returns the names under which groups commit offsets of a topic: its own, and its view's."""
+
+
 @loop_thread
 class TombstoneHolds:
     """Reads the holds from the groups' committed offsets, which it does not change."""
 
     __slots__ = ("_ending", "_holders", "_invalidated_total", "_table", "_topics")
 
-    def __init__(self, table: GroupTable, topics: Topics) -> None:
+    def __init__(self, table: GroupTable, topics: HeldTopics) -> None:
         # Constant after construction
         self._table = table
         self._topics = topics
@@ -83,11 +100,12 @@ class TombstoneHolds:
             return LOADING
         partition = log.topic_partition
         least, by = NO_HOLD.offset, ""
-        place = partition.topic, partition.partition
-        for entry in self._holders.of(patterns, place):
-            slot = entry.offsets.get(*place)
-            if slot is not None and is_holding(slot) and slot.offset < least:
-                least, by = Offset(slot.offset), f"group {entry.group.group_id}"
+        for name in self._topics.read_as(partition.topic):
+            place = name, partition.partition
+            for entry in self._holders.of(patterns, place):
+                slot = entry.offsets.get(*place)
+                if slot is not None and is_holding(slot) and slot.offset < least:
+                    least, by = Offset(slot.offset), f"group {entry.group.group_id}"
         return Hold(offset=least, by=by) if by else NO_HOLD
 
     # ---------------------------------------------------------------- commits

@@ -214,7 +214,10 @@ class PartitionReads:
             return
         if context.usage is not None:
             context.usage.add_work(found.work_seconds)
-        asked.store_latest(log, found.read, found.records)
+        if found.read.regions:
+            asked.store(log, found.read, may_copy=context.broker.answers.has_room)
+        else:
+            asked.store_latest(log, found.read, found.records)
         self._count(asked, found.read)
 
     def _count(self, asked: AskedPartition, found: ReadResult | ErrorCode) -> None:

@@ -208,6 +208,23 @@ async def test_a_fetch_waits_at_the_end_of_a_view_for_the_next_value(tmp_path: P
         assert shown(found) == [(1, b"a", b"2")]
 
 
+async def test_what_nothing_outranks_is_sent_as_it_is_stored(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await compacted(served)
+        for number in range(200):
+            await served.produce(TOPIC, keyed((b"key-%d" % number, b"1")))
+        await served.produce(TOPIC, keyed((b"key-0", b"2")))
+
+        first = await served.fetch(VIEW, 100)
+        again = await served.fetch(VIEW, 100)
+        plain = await served.fetch(TOPIC, 100)
+        assert bytes_in(first) == bytes_in(again) == bytes_in(plain)
+        whole = await served.fetch(VIEW, 0)
+        assert [offset for offset, *_ in shown(whole)] == list(range(1, 201))
+        facts = served.broker.view_reads.facts()
+        assert (facts.stored_total, facts.filtered_total) == (1, 2)
+
+
 async def test_an_offset_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await compacted(served)

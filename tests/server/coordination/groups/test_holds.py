@@ -71,6 +71,16 @@ def test_a_group_is_named_by_its_name_or_by_a_prefix(group: str, expected: bool)
     assert is_named(("__mirror.*", "billing"), group) is expected
 
 
+async def test_a_group_that_reads_a_view_holds_the_tombstones_of_its_topic(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await with_records(served, compaction_hold_groups="billing")
+        await commits(served, commit(0, 4, group="billing", topic="t.latest"), "billing")
+        assert hold(served) == Hold(offset=Offset(4), by="group billing")
+
+        await commits(served, commit(0, 3, group="billing"), "billing")
+        assert hold(served) == Hold(offset=Offset(3), by="group billing")
+
+
 async def test_the_least_committed_offset_of_the_named_groups_holds(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await with_records(served, compaction_hold_groups="__mirror.*,billing")
@@ -102,14 +112,15 @@ async def test_other_groups_are_looked_at_only_when_the_offsets_of_a_partition_c
         for offset in (5, 7, 3):
             await commits(served, slot(offset))
             assert hold(served) == hold(served) == Hold(offset=Offset(offset), by=f"group {LINK}")
-        assert len(asked) == 1
+        # For the topic, and for its view.
+        assert len(asked) == 2
 
         other = "billing"
         await commits(served, slot(1, group=other), other)
         assert hold(served) == Hold(offset=Offset(1), by=f"group {other}")
         await served.broker.offsets.delete(other, [("t", 0)])
         assert hold(served) == Hold(offset=Offset(3), by=f"group {LINK}")
-        assert len(asked) == 3
+        assert len(asked) == 4
 
         await served.broker.topics.alter(
             "t", lambda old, _: {**old, "compaction.hold.groups": other}

@@ -1,0 +1,86 @@
+"""The last values of a topic, and their changes, as server-sent events. Pure.
+
+    event: value | deleted | live | error
+    data: {"partition": 0, "offset": 11, "key": "ada", ...}          one line of JSON
+
+    id: 0:12,1:7               where a client continues that sends it back as Last-Event-ID
+
+Source: HTML Living Standard, 9.2 Server-sent events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from protocol.records.batch_header import BatchHeader, read_header
+from protocol.records.record import Record
+from protocol.records.record_batch import read_records
+from server.lookup.lookup_json import Json, record_json, text_of
+from server.lookup.lookup_request import bad
+
+VALUE, DELETED, LIVE, ERROR = "value", "deleted", "live", "error"
+STILL_THERE = b":\n\n"
+"""A comment, which keeps a connection open that nothing else is sent on."""
+
+_POSITION = re.compile(r"(\d{1,10}):(\d{1,19})")
+
+
+def event(name: str, data: Json) -> bytes:
+    """Returns one event."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+def record_event(partition: int, record: Record) -> bytes:
+    """Returns the event about the last record of a key."""
+    assert record.key is not None
+    key, encoding = text_of(record.key)
+    named = {"key": key, "key_encoding": encoding}
+    if record.value is not None:
+        return event(VALUE, named | record_json(partition, record))
+    place = {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+    }
+    return event(DELETED, named | place)
+
+
+def batches_in(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields the position and header of each whole batch."""
+    at = 0
+    while at < len(data):
+        header = read_header(data, at)
+        yield at, header
+        at += header.size_bytes
+
+
+def events_of_batch(
+    partition: int, data: bytes, at: int, start_offset: int, *, decompressed_bytes_max: int
+) -> bytes:
+    """Returns the events about the records of a batch from an offset on."""
+    records = read_records(data, at, decompressed_bytes_max=decompressed_bytes_max)
+    return b"".join(
+        record_event(partition, each) for each in records if each.offset >= start_offset
+    )
+
+
+def id_line(positions: Mapping[int, int]) -> bytes:
+    """Returns the id of a client that has everything below these positions: no event of its own."""
+    said = ",".join(f"{number}:{offset}" for number, offset in sorted(positions.items()))
+    return b"id: %s\n\n" % said.encode()
+
+
+def positions_of(text: str, numbers: Collection[int]) -> dict[int, int]:
+    """Returns the positions that an id names, of these partitions. Raises CompactionRefused."""
+    found = {}
+    for part in text.split(","):
+        match = _POSITION.fullmatch(part)
+        if match is None:
+            raise bad(f"Last-Event-ID is the id of an event of this stream, not {text[:100]!r}")
+        found[int(match[1])] = int(match[2])
+    if not found.keys() <= set(numbers):
+        raise bad(f"Last-Event-ID {text[:100]!r} names partitions that are not asked for")
+    return found
