@@ -55,7 +55,7 @@ def check_what_came_later(printed: dict[str, list[str]]) -> None:
     assert json.loads(own)["offset"] == 3
     assert printed["kompakt get users ada --partition 0 --min-offset 3"] == ['{"city": "Turin"}\n']
     assert printed["curl -sf http://127.0.0.1:8080/city/ada"] == ["Turin", "Oslo"]
-    assert printed["kompakt consume users.latest -K ="] == ['ada={"city": "Oslo"}\n']
+    assert printed["kompakt consume users.latest -K ="] == ['bob=(null)\nada={"city": "Oslo"}\n']
     assert printed["python reader.py"] == ["{b'ada': b'{\"city\": \"Oslo\"}'}\n"]
 
 

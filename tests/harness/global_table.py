@@ -61,7 +61,7 @@ class GlobalTable:
         found: dict[str, str] = {}
         for row in iter(self._process.stdout.readline, "\n"):
             assert row, f"it has ended: {self._tail()}"
-            key, value = row.split()
+            key, value = row.rstrip("\n").rsplit(" ", 1)
             found[key] = value
         return found
 

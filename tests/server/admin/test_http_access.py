@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from server.admin.http_rules import HTTP_RULES, OPEN, HttpRule, Permission
+from server.admin.http_rules import CHANGES, HTTP_RULES, OPEN, HttpRule, Permission
 from server.security.acls import CLUSTER_NAME, Operation, ResourceType
 from server.security.audit_log import LOGGER
 from tests.harness.authorized_broker import allow, authorizing_broker, set_acls
@@ -63,6 +63,8 @@ class Endpoint:
     async def ask(self, method: str, path: str, **options: Any) -> tuple[int, str]:
         """Returns status and text of an answer; `path` may have the names of `NAMES` in it."""
         url = f"http://127.0.0.1:{self.served.broker.http_port}{path.format_map(NAMES)}"
+        if path == CHANGES:
+            url += "?follow=false"  # The stream would never end.
         async with self.session.request(method, url, **options) as response:
             self.challenges = response.headers.getall("WWW-Authenticate", [])
             return response.status, await response.text()
