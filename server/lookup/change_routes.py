@@ -17,6 +17,7 @@ from functools import partial
 
 from aiohttp import web
 
+from cleaner.rules.text import count_text
 from protocol.records.compression import Codec
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
@@ -235,7 +236,8 @@ def _asked_logs(topic: Topic, parameters: Mapping[str, str]) -> dict[int, Partit
         return logs_of(topic, [number])
     count = len(topic.partitions)
     if count > PARTITIONS_MAX:
-        raise bad(f"{topic.name} has {count} partitions: name one with partition=N")
+        said = count_text(count, "partition")
+        raise bad(f"{topic.name} has {said}: name one with partition=N")
     return logs_of(topic, range(count))
 
 

@@ -1,5 +1,5 @@
 """SIGKILL under producers and readers of views: a reader at the end has no value that is older than
-acknowledged, and none that was aborted.
+acknowledged, and no aborted one.
 
 The readers keep their state and their position across the kills, and passes run all the time.
 """
