@@ -120,4 +120,4 @@ async def test_the_api_that_held_the_loop_is_named(
     said = [
         each.getMessage() for each in caplog.records if each.name == "server.runtime.loop_watch"
     ]
-    assert "by Metadata, at server.handlers.metadata:" in said[0]
+    assert "by Metadata, at server.views.readable_topics:" in said[0]

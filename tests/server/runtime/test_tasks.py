@@ -45,6 +45,7 @@ IN_TASKS_OF_THEIR_OWN = {
     "server/topics/names_in_use.py",
     "server/admin/lease_routes.py",
     "server/client/broker_client.py",
+    "server/lookup/change_routes.py",
     "server/net/tls_handshake.py",
     "server/replication/groups/group_sync.py",
     "server/replication/verify/cost.py",
