@@ -281,9 +281,10 @@ class CompactedLog:
                 monotonic=lambda: self.now_ms / 1000,
             )
         except (VerificationFailed, CleaningAborted) as ended:
-            may_end = MAY_END.get(self.sidecars, ())
+            may_end = MAY_END.get(self.sidecars)
             # A pass may have swapped groups before: then this is a PlanOutdated.
-            if not isinstance(ended, may_end) or "rebuilds" not in str(ended):
+            is_bad_sidecar = may_end is not None and isinstance(ended, may_end)
+            if not is_bad_sidecar or "rebuilds" not in str(ended):
                 raise
             return None
 
