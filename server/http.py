@@ -83,9 +83,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         partitions=lambda: partition_facts(broker, backlogs),
         partitions_listed_max=broker.config.metrics_partitions_max,
         groups=lambda: (
-            group_facts(broker.groups.table, broker.readable_topics.get)
-            if broker.has_storage
-            else ()
+            group_facts(broker.groups.table, broker.readable_topics) if broker.has_storage else ()
         ),
     )
     routes = CompactionRoutes(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Protocol
 
 from protocol.wire.error_codes import ErrorCode
 from server.config.group_config import GroupConfig
@@ -28,12 +27,11 @@ from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
 from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.consumer.settings import ConsumerSettings
-from server.coordination.groups.consumer.topic_catalog import KnownTopic, TopicCatalog
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.groups.group_steps import GroupSteps
 from server.coordination.groups.group_table import GroupTable
-from server.coordination.groups.holds import HeldTopic, HeldTopics, TombstoneHolds
+from server.coordination.groups.holds import TombstoneHolds
 from server.coordination.groups.offset_checks import delete_error
 from server.coordination.groups.outcome import (
     Joined,
@@ -46,6 +44,7 @@ from server.runtime.clock import Clock
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace
 from server.topics.topics import Topics
+from server.views.readable_topics import ReadableTopics
 from storage.files.errors import StorageError
 
 _log = logging.getLogger("server.coordination.groups")
@@ -247,19 +246,9 @@ class GroupCoordinator:
             entry.note_stored(batch, first_offset)
 
 
-class ReadTopic(KnownTopic, HeldTopic, Protocol):
-    """A topic, or the view of one."""
-
-
-class ReadByGroups(TopicCatalog, HeldTopics, Protocol):
-    """What groups can subscribe to, and whose tombstones they can hold."""
-
-    def get(self, name: str) -> ReadTopic | None: ...
-
-
 def coordinator_of(
     topics: Topics,
-    readable: ReadByGroups,
+    readable: ReadableTopics,
     group_commit: GroupCommit,
     config: GroupConfig,
     *,
@@ -271,7 +260,7 @@ def coordinator_of(
     """Returns the coordinator of a broker's groups.
 
     Args:
-        readable: what groups can subscribe to.
+        readable: what groups can subscribe to, and whose tombstones they can hold.
         own_times: the times of groups with their own configuration.
         loading: the threads that load partitions.
         assigning: the thread for steps that take long.

@@ -8,30 +8,17 @@ collector, and then the loop. The numbers may be from different moments, but eac
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sized
-from typing import Protocol
+from collections.abc import Iterator, Mapping
 
 from metrics.facts import GroupFacts, GroupTopicFacts
 from protocol.records.offset_commits import CommittedOffset
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
-from storage.log.log import PartitionLog
+from server.views.readable_topics import ReadableTopics
 
 
-class ReadTopic(Protocol):
-    """A topic whose offsets groups commit."""
-
-    @property
-    def partitions(self) -> Sized: ...
-    def partition(self, number: int) -> PartitionLog | ErrorCode: ...
-
-
-Find = Callable[[str], ReadTopic | None]
-"""Returns the topic of a name."""
-
-
-def group_facts(table: GroupTable, find: Find) -> Iterator[GroupFacts]:
+def group_facts(table: GroupTable, topics: ReadableTopics) -> Iterator[GroupFacts]:
     """Yields every loaded group."""
     for entry in table.entries():
         group = entry.group
@@ -40,21 +27,21 @@ def group_facts(table: GroupTable, find: Find) -> Iterator[GroupFacts]:
             state=group.state.value,
             members_count=group.members_count,
             protocol=group.protocol,
-            topics=_topics(entry, find),
+            topics=_topics(entry, topics),
         )
 
 
-def _topics(entry: GroupEntry, find: Find) -> Iterator[GroupTopicFacts]:
+def _topics(entry: GroupEntry, topics: ReadableTopics) -> Iterator[GroupTopicFacts]:
     for name, partitions in dict(entry.offsets.by_topic()).items():
         # Release the interpreter lock in case the event loop waits for it.
         time.sleep(0)
-        yield GroupTopicFacts(name, _offsets(name, partitions, find))
+        yield GroupTopicFacts(name, _offsets(name, partitions, topics))
 
 
 def _offsets(
-    name: str, partitions: Mapping[int, CommittedOffset], find: Find
+    name: str, partitions: Mapping[int, CommittedOffset], topics: ReadableTopics
 ) -> list[tuple[int, int, int | None]]:
-    topic = find(name)
+    topic = topics.get(name)
     ends: dict[int, int] = {}
     if topic is not None:
         for number in range(len(topic.partitions)):

@@ -19,11 +19,10 @@ deletions: it may only commit at or below the log start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
 
 from cleaner.rules.hold import NO_HOLD, HeldLog, Hold
 from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -34,8 +33,8 @@ from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.holders import HoldersByPlace
 from server.coordination.groups.pending_offsets import Place
+from server.views.readable_topics import ReadableTopics
 from storage.files.errors import StorageError
-from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -57,29 +56,13 @@ Slot = tuple[Place, CommittedOffset]
 LOADING = Hold(offset=Offset(0), by="a coordinator that has not loaded all groups yet")
 
 
-class HeldTopic(Protocol):
-    """A topic, or the view of one."""
-
-    @property
-    def config(self) -> LogConfig: ...
-    def partition(self, number: int) -> PartitionLog | ErrorCode: ...
-
-
-class HeldTopics(Protocol):
-    """What groups read; `server/views/readable_topics.py` implements it."""
-
-    def get(self, name: str) -> HeldTopic | None: ...
-    def read_as(self, name: str) -> Sequence[str]:
-        """Returns the names under which groups commit offsets of a topic: its own, and its view's."""
-
-
 @loop_thread
 class TombstoneHolds:
     """Reads the holds from the groups' committed offsets, which it does not change."""
 
     __slots__ = ("_ending", "_holders", "_invalidated_total", "_table", "_topics")
 
-    def __init__(self, table: GroupTable, topics: HeldTopics) -> None:
+    def __init__(self, table: GroupTable, topics: ReadableTopics) -> None:
         # Constant after construction
         self._table = table
         self._topics = topics

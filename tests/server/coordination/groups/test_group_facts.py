@@ -18,7 +18,7 @@ async def test_lag_is_what_stands_between_the_commit_and_the_high_watermark(tmp_
         records = [commit(0, 4), commit(1, 7), commit(9, 1), commit(0, 3, topic="gone")]
         await served.broker.offsets.commit("g", Claim(), records)
 
-        (facts,) = group_facts(served.broker.groups.table, served.broker.topics.get)
+        (facts,) = group_facts(served.broker.groups.table, served.broker.readable_topics)
 
         assert (facts.group_id, facts.state, facts.members_count) == ("g", "Empty", 0)
         assert {topic.topic: topic.offsets for topic in facts.topics} == {
@@ -41,7 +41,7 @@ async def test_a_commit_during_a_scrape_does_not_fail_it(tmp_path: Path) -> None
             committed["t"][len(committed["t"])] = one
 
         with at_every_collection(commit_more):
-            (facts,) = group_facts(served.broker.groups.table, served.broker.topics.get)
+            (facts,) = group_facts(served.broker.groups.table, served.broker.readable_topics)
             names = {topic.topic: len(topic.offsets) for topic in facts.topics}
 
         assert {"t", "u"} <= names.keys()
