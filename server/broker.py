@@ -31,6 +31,7 @@ from server.construction import (
     duties_of,
     group_commit_of,
     groups_of,
+    key_tables_of,
     listeners_of,
     logins_of,
     offsets_of,
@@ -508,20 +509,9 @@ class Broker:
             # Imported in a thread, because clients are served already.
             await self.import_in_thread("server.lookup.key_tables")
             await self.import_in_thread("cleaner.lookup.latest_batches")
-            self._make_key_tables()
-        assert self._key_tables is not None
-        return self._key_tables
-
-    def _make_key_tables(self) -> None:
-        from server.lookup.key_tables import KeyTables
-
         if self._key_tables is None:  # Another call may have made them meanwhile.
-            self._key_tables = KeyTables(
-                self.executors.key_lookups,
-                settings=lambda: self.configs.config.cleaner_settings(),
-                bytes_max=lambda: self.configs.config.key_lookup_bytes_max,
-                monotonic=self.clock.monotonic,
-            )
+            self._key_tables = key_tables_of(self)
+        return self._key_tables
 
     @any_thread
     def key_table_facts(self) -> KeyLookupFacts:

@@ -26,6 +26,7 @@ from storage.log.sync_rounds import SyncRounds
 
 if TYPE_CHECKING:
     from server.broker import Broker
+    from server.lookup.key_tables import KeyTables
     from server.standby.peers import Peers
 
 
@@ -129,6 +130,18 @@ def transaction_coordinator_of(broker: Broker) -> TransactionCoordinator:
         offsets_ended=broker.offsets.transaction_ended,
         turns=broker.turns,
         loading=broker.executors.loading,
+    )
+
+
+def key_tables_of(broker: Broker) -> KeyTables:
+    """Returns the tables by which keys are looked up. Import their module before: it takes a while."""
+    from server.lookup.key_tables import KeyTables
+
+    return KeyTables(
+        broker.executors.key_lookups,
+        settings=lambda: broker.configs.config.cleaner_settings(),
+        bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
+        monotonic=broker.clock.monotonic,
     )
 
 
