@@ -20,7 +20,7 @@ from protocol.wire.value_class import value_class
 from storage.batches.batch_run import BatchRun
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidBatch
-from storage.files.errors import NoSpace
+from storage.files.errors import NoSpace, StorageError
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
 from storage.log.commits import LogCommits
@@ -167,6 +167,8 @@ class LogAppender:
 
         Returns the batches that are left.
         """
+        if self._list.moment is not None:
+            self.take_moment(now_ms)
         config, active = self.config, self._list.active
         tally = active.tally(
             index_interval_bytes=config.index_interval_bytes,
@@ -231,6 +233,8 @@ class LogAppender:
         return Refused(error_code=error_code, message=text, record_count=header.record_count)
 
     def _write(self, batch: ValidBatch, last_offset: Offset, now_ms: int) -> None:
+        if self._list.moment is not None:
+            self.take_moment(now_ms)
         header = batch.header
         active = self._list.active
         if must_roll(
@@ -276,3 +280,22 @@ class LogAppender:
             producers = self._states.producers.copy()
             self._list.roll(producers, now_ms, reserved_bytes=reserved_bytes)
         self._service.in_background(self._commits.commit_rolls)
+
+    # ---------------------------------------------------------------- moments
+
+    def take_moment(self, now_ms: int) -> None:
+        """Take the moment that has begun, unless it was taken. See `storage/log/moment.py`.
+
+        Raises nothing: an append goes on without the snapshot, which finds the reason in the moment.
+        """
+        moment = self._list.moment
+        if moment is None or moment.is_taken or moment.failure is not None:
+            return
+        try:
+            self.roll(now_ms)
+        except StorageError as error:
+            moment.failure = error
+            return
+        moment.producers = self._states.producers.copy()
+        moment.last_stable_offset = self._offsets.last_stable
+        moment.end_offset = self._offsets.end

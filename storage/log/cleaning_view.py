@@ -188,7 +188,11 @@ def cleaning_view(
 ) -> CleaningView:
     """Returns the view of a log. See `PartitionLog.cleaning_view`."""
     with segment_list.state_lock:
-        segments = segment_list.segments
+        segments, last_stable = segment_list.segments, offsets.last_stable
+        moment = segment_list.moment
+        if moment is not None and moment.is_taken and not as_if_rolled:
+            # A pass is planned while a snapshot is being taken (`storage/log/moment.py`).
+            last_stable = min(last_stable, moment.last_stable_offset)
         sealed = tuple(CleanableSegment(each.row(), each) for each in segments[:-1])
         active_row = segments[-1].full_row()
         if as_if_rolled and active_row.size:
@@ -205,7 +209,7 @@ def cleaning_view(
             has_unfinished_pass=has_unfinished_pass,
             active_row=active_row,
             log_start_offset=offsets.start,
-            last_stable_offset=offsets.last_stable,
+            last_stable_offset=last_stable,
             high_watermark=offsets.high_watermark,
             log_end_offset=offsets.end,
             producer_last_offsets=producers.last_data_offsets(),

@@ -307,22 +307,29 @@ class LogCommits:
         # No pass sees records of the active segment.
         return max(clean_offset, self._list.active.base_offset)
 
-    def manifest_as_stopped(self, *, has_aborted_file: bool) -> Manifest:
-        """Returns the manifest of the log as after a clean stop. The caller holds `commit_lock`."""
-        segments = self._list.segments
+    def manifest_as_stopped(
+        self, rows: tuple[SegmentRow, ...], *, has_aborted_file: bool
+    ) -> Manifest:
+        """Returns a manifest as after a clean stop, for a copy of the log. The caller holds
+        `commit_lock`.
+
+        Args:
+            rows: the segments of the copy: those of the log, or the older ones of them.
+        """
+        end_offset = rows[-1].end_offset
         return Manifest(
             version=self._list.next_version(),
             generation=self._list.generation,
             topic_id=self._identity.topic_id,
             partition=self._identity.topic_partition.partition,
-            log_start_offset=self._offsets.start,
-            clean_offset=self.clean_offset,
+            log_start_offset=min(self._offsets.start, end_offset),
+            clean_offset=min(self.clean_offset, end_offset),
             has_aborted_file=has_aborted_file,
             has_unfinished_pass=self.has_unfinished_pass,
             has_history=self.has_history,
             copy_id=self.copy_id,
             copied_from=self.copied_from,
-            segments=tuple(segment.full_row() for segment in segments),
+            segments=rows,
         )
 
     def _rows(

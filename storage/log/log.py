@@ -33,8 +33,10 @@ from storage.log.appender import LogAppender
 from storage.log.cleaning import NOTHING_KEPT, LogCleaning, Undone
 from storage.log.cleaning_view import CleaningView, TailView, cleaning_view, tail_view
 from storage.log.commits import LogCommits
+from storage.log.linking import LinkedLog, link_log
 from storage.log.log_service import LogService
 from storage.log.log_start import DeletedSegment, LogStart
+from storage.log.moment import LogMoment
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
@@ -419,6 +421,31 @@ class PartitionLog:
             self._states,
             self._service,
         )
+
+    # ---------------------------------------------------------------- moments
+
+    @loop_thread
+    def begin_moment(self) -> None:
+        """Begin a moment that a snapshot keeps: now. See `storage/log/moment.py`. One at a time."""
+        self._list.moment = LogMoment(rewrites=self._list.rewrites)
+
+    @loop_thread
+    def take_moment(self, now_ms: int) -> None:
+        """Take the moment that has begun, unless an append has. Raises nothing."""
+        self.appender.take_moment(now_ms)
+
+    def link_moment(self, directory: str) -> LinkedLog:
+        """Make the log as it was at the moment in a new directory. A worker thread.
+
+        Raises like `link_log`.
+        """
+        moment = self._list.moment
+        assert moment is not None
+        return link_log(self._fs, self._parts, moment, directory)
+
+    def end_moment(self) -> None:
+        """Let passes see the whole log again. No `link_moment` may be running."""
+        self._list.moment = None
 
     # ---------------------------------------------------------------- undoing
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from storage.files.errors import LinksRefused, NoSpace
 from storage.files.files import FileSystem, remove_tree_durably
 from storage.files.paths import (
+    ABORTED_TRANSACTIONS,
     LOG,
     MANIFEST,
     OFFSET_INDEX,
@@ -147,8 +148,14 @@ class Replacement:
                 path = segment.path(kind)
                 if kind == LOG or self._fs.exists(path):
                     self._fs.link(path, join(aside, path.rpartition("/")[2]))
-        has_aborted_file = self._log.states.write_to(aside, segments[-1].end_offset)
-        manifest = self._log.commits.manifest_as_stopped(has_aborted_file=has_aborted_file)
+        states = self._log.states
+        files = states.files_at(segments[-1].end_offset, states.producers)
+        for name, data in files.items():
+            self._fs.write_bytes(join(aside, name), data)
+        manifest = self._log.commits.manifest_as_stopped(
+            tuple(segment.full_row() for segment in segments),
+            has_aborted_file=ABORTED_TRANSACTIONS in files,
+        )
         self._fs.write_bytes(join(aside, MANIFEST), encode(manifest))
         self._fs.sync_directory(aside)
         self._fs.sync_directory(directory.rpartition("/")[0])

@@ -21,6 +21,7 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved, SwapRefused
 from storage.files.files import FileSystem
 from storage.formats.manifest import SegmentRow
+from storage.log.moment import LogMoment
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.segment.files import Background
@@ -50,6 +51,7 @@ class SegmentList:
         "clean_offset",
         "generation",
         "is_changing",
+        "moment",
         "replacements",
         "segments",
         "state_lock",
@@ -98,6 +100,8 @@ class SegmentList:
         """Counts the truncations."""
         self.swaps = 0
         """Counts the swaps of cleaning passes: records that were read before may have been cleaned."""
+        self.moment: LogMoment | None = None
+        """The moment that a snapshot is keeping; None if no snapshot is being taken."""
         self.clean_offset = clean_offset
         """Changes with the segments, not with the manifest, so that readers see both or neither."""
         self._version = version

@@ -392,18 +392,22 @@ class LogStates:
         self.write_snapshot(end_offset, self.producers)
         self.write_epochs()
 
-    def write_to(self, directory: str, end_offset: Offset) -> bool:
-        """Write the states of the whole log to files in another directory, without a sync of the names.
+    def files_at(self, end_offset: Offset, producers: ProducerStates) -> dict[str, bytes]:
+        """Returns the files of the states, by name, for a copy of the log that ends at `end_offset`.
 
-        Returns whether there is a file of aborted transactions.
+        The epochs and the aborted transactions may go beyond that end: opening the copy cuts them there.
+        There is no file of aborted transactions without any.
+
+        Args:
+            producers: those at that end.
         """
-        fs = self._fs
-        fs.write_bytes(join(directory, LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
-        fs.write_bytes(join(directory, snapshot_file(end_offset)), self.producers.encode())
-        if not len(self.aborted):
-            return False
-        fs.write_bytes(join(directory, ABORTED_TRANSACTIONS), self.aborted.encode())
-        return True
+        files = {
+            LEADER_EPOCH_CHECKPOINT: self.epochs.encode(),
+            snapshot_file(end_offset): producers.encode(),
+        }
+        if len(self.aborted):
+            files[ABORTED_TRANSACTIONS] = self.aborted.encode()
+        return files
 
 
 def _open_in(producers: ProducerStates) -> OpenTransactions:

@@ -19,7 +19,7 @@ from protocol.records.record import Record
 from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar
 from storage.log.log import PartitionLog
-from tests.harness.compacted_log import SETTINGS, CompactedLog, meter_of
+from tests.harness.compacted_log import SETTINGS, CompactedLog, meter_of, records_of
 from tests.harness.log_transactions import committed_offsets
 
 ROOM_BYTES = 1 << 30
@@ -91,14 +91,19 @@ def read_last(log: CompactedLog, key: bytes) -> Record | None:
 
 def read_last_of_all(log: CompactedLog) -> dict[bytes, Record]:
     """Returns the last record of each key, read in the same way."""
-    committed, strategy = set(committed_offsets(log.log)), log.log.config.strategy
+    return last_of_all(log.log)
+
+
+def last_of_all(log: PartitionLog) -> dict[bytes, Record]:
+    """Returns the last record of each key of a log that is read as a whole."""
+    committed, strategy = set(committed_offsets(log)), log.config.strategy
 
     def rank(record: Record) -> Rank:
         version = version_of(strategy, timestamp=record.timestamp, headers=record.headers)
         return Rank(version, record.offset)
 
     last = dict[bytes, Record]()
-    for each in sorted(log.records(), key=rank):
+    for each in sorted(records_of(log), key=rank):
         if each.key is not None and each.offset in committed:
             last[each.key] = each
     return last
