@@ -1,0 +1,1 @@
+"""Snapshots of a running broker: its files at one moment, under second names."""
