@@ -191,6 +191,13 @@ class FileSystem(Protocol):
     def size(self, path: str) -> int:
         """Returns a file's size in bytes. Raises MissingFile."""
 
+    def modified_ns(self, path: str) -> int:
+        """Returns when a file's bytes last changed, in ns since 1970, by the clock of the file system.
+
+        That clock may be coarse: two changes within some milliseconds may have the same time. Raises
+        MissingFile.
+        """
+
     def free_bytes(self, path: str) -> int:
         """Returns the bytes that may still be written to the disk that has `path`."""
 

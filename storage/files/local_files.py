@@ -305,6 +305,10 @@ class LocalFileSystem:
         with disk_errors("stat", path):
             return os.stat(path).st_size
 
+    def modified_ns(self, path: str) -> int:
+        with disk_errors("stat", path):
+            return os.stat(path).st_mtime_ns
+
     def free_bytes(self, path: str) -> int:
         with disk_errors("stat", path):
             disk = os.statvfs(path)

@@ -104,6 +104,9 @@ class NullFileSystem:
     def size(self, path: str) -> int:
         raise _nothing_here(path)
 
+    def modified_ns(self, path: str) -> int:
+        raise _nothing_here(path)
+
     def free_bytes(self, path: str) -> int:
         return 0
 

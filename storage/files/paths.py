@@ -168,8 +168,17 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
 
 @lru_cache(maxsize=16)
 def topic_directory(topic: str, topic_id: uuid.UUID) -> str:
-    """Returns the name of a topic's directory. Topic names are ASCII, so cutting splits no character."""
-    return f"{topic[:TOPIC_BYTES_MAX]}.{topic_id_text(topic_id)}"
+    """Returns the name of a topic's directory."""
+    return topic_directory_of_text(topic, topic_id_text(topic_id))
+
+
+def topic_directory_of_text(topic: str, topic_id: str) -> str:
+    """Returns the name of a topic's directory. Topic names are ASCII, so cutting splits no character.
+
+    Args:
+        topic_id: as `topic_id_text` writes it.
+    """
+    return f"{topic[:TOPIC_BYTES_MAX]}.{topic_id}"
 
 
 def parse_topic_directory(name: str) -> uuid.UUID | None:

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from storage.files.errors import DamagedFile, FormatFromTheFuture
+from storage.files.paths import topic_directory_of_text
 
 FORMAT = 1
 
@@ -62,6 +63,11 @@ class TopicInSnapshot(Struct, frozen=True, kw_only=True):
     name: TopicName
     id: Uuid
     partitions: list[PartitionInSnapshot]
+
+    @property
+    def directory_name(self) -> str:
+        """The name of its directory, in each log directory that has a log of it."""
+        return topic_directory_of_text(self.name, self.id)
 
 
 class SnapshotDescriptor(Struct, frozen=True, kw_only=True):

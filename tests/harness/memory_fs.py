@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import enum
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ S = TypeVar("S")
 # Threads share the disk: a crash state is not created in the middle of another thread's change, and of
 # two threads that make the same directory, one makes it and the other finds it.
 _tree = threading.RLock()
+_ticks = itertools.count(1)
+"""The clock of all disks: each change has a time of its own, in ns."""
 
 
 def whole(
@@ -63,7 +66,7 @@ class Loss(enum.Enum):
 class Inode:
     """A file's bytes: those that reads return, and those that surely survive a crash."""
 
-    __slots__ = ("data", "durable", "has_lost", "reserved", "writes")
+    __slots__ = ("data", "durable", "has_lost", "modified_ns", "reserved", "writes")
 
     def __init__(self, data: bytes = b"") -> None:
         # `data` is the same object as `durable` until the first write; then it is a bytearray.
@@ -73,6 +76,7 @@ class Inode:
         """Writes since the last sync: (position, bytes); (size, b"") for a truncation."""
         self.has_lost = False
         """Whether some of its bytes never reach the disk, because a sync failed."""
+        self.modified_ns = next(_ticks)
         self.reserved = 0
         """Bytes of the disk reserved for this file; they stay reserved after a crash."""
 
@@ -83,6 +87,7 @@ class Inode:
             target.extend(bytes(position - len(target)))
         target[position : position + len(data)] = data
         self.writes.append((position, data))
+        self.modified_ns = next(_ticks)
 
     @whole
     def truncate(self, size: int) -> None:
@@ -92,6 +97,7 @@ class Inode:
         else:
             target.extend(bytes(size - len(target)))
         self.writes.append((size, b""))
+        self.modified_ns = next(_ticks)
 
     @whole
     def sync(self) -> None:
@@ -212,6 +218,7 @@ class Directory:
             else:
                 left[name] = inode = Inode(node.after_crash(loss, random))
                 inode.reserved = node.reserved
+                inode.modified_ns = node.modified_ns
         return Directory(left)
 
     def _kept(self, loss: Loss, random: Random) -> int:
@@ -504,6 +511,9 @@ class MemoryFileSystem:
 
     def size(self, path: str) -> int:
         return len(self._file("stat", path).data)
+
+    def modified_ns(self, path: str) -> int:
+        return self._file("stat", path).modified_ns
 
     def free_bytes(self, path: str) -> int:
         self.faults.check("stat", path)

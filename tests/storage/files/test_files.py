@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -500,3 +501,23 @@ def test_crash_state_in_memory_is_created_between_the_changes_of_other_threads()
         work = [executor.submit(*job) for job in ((change, "/a"), (change, "/b"), (crash, ""))]
     for each in work:
         each.result()
+
+
+def test_a_change_of_bytes_changes_the_time_and_another_name_does_not(
+    place: tuple[FileSystem, str],
+) -> None:
+    fs, home = place
+    fs.write_bytes(f"{home}/f", b"ab")
+    before = fs.modified_ns(f"{home}/f")
+    fs.link(f"{home}/f", f"{home}/g")
+    fs.rename(f"{home}/f", f"{home}/h")
+
+    assert fs.modified_ns(f"{home}/g") == fs.modified_ns(f"{home}/h") == before
+    deadline = time.monotonic() + 10
+    while fs.modified_ns(f"{home}/g") == before:
+        # The clock of a file system may be coarse.
+        assert time.monotonic() < deadline
+        fs.write_bytes(f"{home}/h", b"cd")
+    assert fs.modified_ns(f"{home}/h") > before
+    with pytest.raises(MissingFile):
+        fs.modified_ns(f"{home}/f")
