@@ -36,6 +36,7 @@ from server.construction import (
     logins_of,
     offsets_of,
     peers_of,
+    snapshots_of,
     topics_of,
     transaction_coordinator_of,
 )
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
+    from server.snapshots.snapshots import Snapshots
 
 _log = logging.getLogger("server.broker")
 
@@ -168,6 +170,7 @@ class Broker:
         "recovery",
         "requests",
         "scram",
+        "snapshots",
         "succession",
         "topics",
         "transactions",
@@ -273,6 +276,8 @@ class Broker:
         """Whether users and ACLs are loaded: clients can log in and be authorized."""
         self._key_tables: KeyTables | None = None
         """None until keys are looked up or a view is read."""
+        self.snapshots: Snapshots | None = None
+        """The snapshots; None until the broker serves."""
         self.links: Replication | None = None
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
@@ -390,6 +395,7 @@ class Broker:
         self._start_checkpoints()
         if self.fence is None:
             await self._start_links()
+            await self._start_snapshots()
             self._start_log_clock()
         self._start_watching()
         self.succession.wait_for_peers(lost=self._no_peer_answers, answered=self._restart.set)
@@ -411,6 +417,8 @@ class Broker:
             # Before the listeners drain, so that no connection waits for an answer from these.
             if self._key_tables is not None:
                 await self._key_tables.stop()
+            if self.snapshots is not None:
+                await self.snapshots.stop()
             self.topics.interrupt()
             if self.links is not None:
                 await self.verifications.stop()
@@ -611,6 +619,14 @@ class Broker:
         self.verifications = verifications_of(self, links)
         self.links = links
         await links.open()
+
+    async def _start_snapshots(self) -> None:
+        """Remove what is left of unfinished snapshots, and let clients make some."""
+        await self.import_in_thread("server.snapshots.snapshots")
+        assert self._stores is not None
+        snapshots = snapshots_of(self, self._stores)
+        await snapshots.open()
+        self.snapshots = snapshots
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""

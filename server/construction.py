@@ -27,6 +27,7 @@ from storage.log.sync_rounds import SyncRounds
 if TYPE_CHECKING:
     from server.broker import Broker
     from server.lookup.key_tables import KeyTables
+    from server.snapshots.snapshots import Snapshots
     from server.standby.peers import Peers
 
 
@@ -142,6 +143,26 @@ def key_tables_of(broker: Broker) -> KeyTables:
         settings=lambda: broker.configs.config.cleaner_settings(),
         bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
         monotonic=broker.clock.monotonic,
+    )
+
+
+def snapshots_of(broker: Broker, stores: MetadataStores) -> Snapshots:
+    """Returns the snapshots. Import their module before: it takes a while."""
+    from server.snapshots.snapshots import Snapshots
+    from storage.snapshots.snapshot_files import SnapshotFiles
+
+    metadata = broker.config.metadata_directory
+    paths = [each.path for each in broker.directories]
+    return Snapshots(
+        SnapshotFiles(broker.files, paths, metadata_directory=metadata),
+        broker.topics,
+        stores,
+        broker.directories,
+        metadata_directory=metadata,
+        node=broker.node,
+        clock=broker.clock,
+        thread=broker.executors.snapshots,
+        turns=broker.turns,
     )
 
 

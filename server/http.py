@@ -44,6 +44,7 @@ from server.lookup.lookup_routes import LookupRoutes
 from server.metadata.followers import copies_of
 from server.net.listener import ListenError
 from server.runtime.release import release
+from server.snapshots.snapshot_routes import SnapshotRoutes
 from server.topics.topic import INTERNAL_TOPICS
 from storage.threads import any_thread
 
@@ -115,6 +116,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
+    snapshots = SnapshotRoutes(
+        lambda: broker.snapshots if broker.snapshots is not None else why_not(broker)
+    )
     links = LinkRoutes(lambda: broker.links or why_not(broker))
     verify = VerifyRoutes(lambda: broker.verifications if broker.links else why_not(broker))
     endpoint = HttpEndpoint(
@@ -135,6 +139,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *lookups.routes(),
             *changes.routes(),
             *followers.routes(),
+            *snapshots.routes(),
             *links.routes(),
             *verify.routes(),
         ],

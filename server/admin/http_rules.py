@@ -4,7 +4,7 @@
     METRICS             everyone if http.metrics.public, else who may describe the cluster
     permissions         all of them
 
-Reading about cleaning, followers or links needs Describe on the cluster; changing cleaning or links
+Reading about cleaning, snapshots, followers or links needs Describe on the cluster; changing them
 Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too, and
 what erases them Write. The last values of keys need Read on the topic alone. A route without an entry is
 refused.
@@ -34,6 +34,8 @@ VERIFY = "/v1/mirrors/{topic}/verify"
 KEY = "/v1/topics/{topic}/keys/{key}"
 KEYS_BATCH = "/v1/topics/{topic}/keys:batch"
 CHANGES = "/v1/topics/{topic}/changes"
+SNAPSHOTS = "/v1/snapshots"
+SNAPSHOT = SNAPSHOTS + "/{snapshot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,10 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("GET", KEY): GET_VALUES,
     ("POST", KEYS_BATCH): GET_VALUES,
     ("GET", CHANGES): GET_VALUES,
+    ("GET", SNAPSHOTS): DESCRIBE,
+    ("POST", SNAPSHOTS): ALTER,
+    ("GET", SNAPSHOT): DESCRIBE,
+    ("DELETE", SNAPSHOT): ALTER,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

@@ -194,6 +194,10 @@ class EmbeddedMetadataStore:
         entries = tuple(self._machine.entries[key] for key in keys[start:end])
         return RangeResult(revision=self.revision, entries=entries)
 
+    def entries(self) -> tuple[Entry, ...]:
+        """Returns all entries as of now, in no order."""
+        return tuple(self._machine.entries.values())
+
     async def get(self, key: str) -> Entry | None:
         return self._machine.entries.get(key)
 

@@ -52,8 +52,8 @@ class Executors:
 
     __slots__ = (
         "administration", "assigning", "authentication", "checkpoints", "issuers", "key_lookups",
-        "ledger_verification", "ledgers", "loading", "lookups", "removals", "scrapes", "upkeep",
-        "validation", "verification",
+        "ledger_verification", "ledgers", "loading", "lookups", "removals", "scrapes", "snapshots",
+        "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +83,8 @@ class Executors:
         """Loads a coordinator's partition into memory."""
         self.checkpoints = Executor("checkpoints", threads=1)
         """Makes the checkpoints of the coordinators' partitions."""
+        self.snapshots = Executor("snapshots", threads=1)
+        """Makes, reads and removes snapshots."""
         self.upkeep = Executor("upkeep", threads=2)
         """Runs the broker's own work: log duties, free space checks, start and stop."""
         self.verification = Executor("verification", threads=1)

@@ -14,6 +14,7 @@
 <topic>.<topic id>/<partition>.aside.<end offset>[.<n>]/  a log that a resync has replaced
 <topic>.<topic id>/<partition>.aside.part/                the same, until the new log is committed
 <topic>.<topic id>.before[.<n>]/      a topic that was put aside as a whole
+snapshots/<id>/ | <id>.part/  snapshots (`storage/snapshots/snapshot_files.py`)
 standby/                     in a standby's directory: the copies of the source's metadata and of its
                              coordinators' topics, in the layout of a log directory
 promotion.json               a promotion of this standby that has begun
@@ -63,6 +64,8 @@ BEFORE = ".before"
 """Ends the name of a directory that this broker no longer uses, and keeps."""
 CHECKPOINT = ".checkpoint"
 PART = ".part"
+SNAPSHOTS = "snapshots"
+SNAPSHOT_DESCRIPTOR = "snapshot.json"
 DOWNLOAD = ".download"
 INSTALL = ".install"
 RESYNC = ".resync"

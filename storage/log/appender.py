@@ -284,12 +284,14 @@ class LogAppender:
     # ---------------------------------------------------------------- moments
 
     def take_moment(self, now_ms: int) -> None:
-        """Take the moment that has begun, unless it was taken. See `storage/log/moment.py`.
+        """Take the moment once it has begun, unless it was taken. See `storage/log/moment.py`.
 
         Raises nothing: an append goes on without the snapshot, which finds the reason in the moment.
         """
         moment = self._list.moment
-        if moment is None or moment.is_taken or moment.failure is not None:
+        if moment is None or not moment.moment.has_begun:
+            return
+        if moment.is_taken or moment.failure is not None:
             return
         try:
             self.roll(now_ms)

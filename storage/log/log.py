@@ -36,7 +36,7 @@ from storage.log.commits import LogCommits
 from storage.log.linking import LinkedLog, link_log
 from storage.log.log_service import LogService
 from storage.log.log_start import DeletedSegment, LogStart
-from storage.log.moment import LogMoment
+from storage.log.moment import LogMoment, Moment
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
@@ -425,13 +425,13 @@ class PartitionLog:
     # ---------------------------------------------------------------- moments
 
     @loop_thread
-    def begin_moment(self) -> None:
-        """Begin a moment that a snapshot keeps: now. See `storage/log/moment.py`. One at a time."""
-        self._list.moment = LogMoment(rewrites=self._list.rewrites)
+    def prepare_moment(self, moment: Moment) -> None:
+        """Prepare for a moment that a snapshot keeps. See `storage/log/moment.py`. One at a time."""
+        self._list.moment = LogMoment(moment=moment, rewrites=self._list.rewrites)
 
     @loop_thread
     def take_moment(self, now_ms: int) -> None:
-        """Take the moment that has begun, unless an append has. Raises nothing."""
+        """Take the moment once it has begun, unless an append has. Raises nothing."""
         self.appender.take_moment(now_ms)
 
     def link_moment(self, directory: str) -> LinkedLog:

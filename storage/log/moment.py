@@ -1,10 +1,11 @@
-"""A log as it is at one moment, which a snapshot keeps.
+"""Logs as they are at one moment, which a snapshot keeps.
 
-    begin   at the moment: it costs nothing, so that all logs of a broker share one turn of the loop
-    take    before the first append after the moment, or when the snapshot gets to the log: the active
-            segment is rolled, and the producers are copied
-    link    in a worker thread: `storage/log/linking.py`
-    end     the log is as usual
+    prepare  before the moment, one log after the other
+    begin    the moment: one assignment, whatever the number of logs
+    take     before the first append after the moment, or when the snapshot gets to the log: the active
+             segment is rolled, and the producers are copied
+    link     in a worker thread: `storage/log/linking.py`
+    end      the log is as usual
 
 A pass that is planned between `take` and `end` sees the log's last stable offset of the moment, and
 nothing above it. It may remove a record because of a later one that was committed at the moment, but not
@@ -28,12 +29,20 @@ class MomentLost(Exception):
         super().__init__(f"{log} {why} while its snapshot was being taken")
 
 
+@dataclass(slots=True)
+class Moment:
+    """A moment of several logs. It begins in one turn of the loop, for all of them."""
+
+    has_begun: bool = False
+
+
 @dataclass(slots=True, kw_only=True)
 class LogMoment:
-    """One moment of one log. The loop's thread begins, takes and ends it."""
+    """The moment of one log. The loop's thread prepares, takes and ends it."""
 
+    moment: Moment
     rewrites: int
-    """Of the log, at the moment (`PartitionLog.rewrites`)."""
+    """Of the log, when the moment was prepared (`PartitionLog.rewrites`)."""
     end_offset: Offset = UNKNOWN_OFFSET
     """The log's end at the moment; -1 until it was taken."""
     last_stable_offset: Offset = UNKNOWN_OFFSET

@@ -15,7 +15,7 @@ from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
-from storage.log.moment import MomentLost
+from storage.log.moment import Moment, MomentLost
 from storage.log.opening import open_log
 from storage.state.producer_state import ProducerStates
 from storage.verify.findings import Severity
@@ -67,7 +67,9 @@ class KeptMoments(EveryFeature):
             rewrites=log.rewrites,
             end_offset=log.log_end_offset,
         )
-        log.begin_moment()
+        moment = Moment()
+        log.prepare_moment(moment)
+        moment.has_begun = True
 
     def link_moment(self) -> None:
         log, begun = self.log.log, self.begun

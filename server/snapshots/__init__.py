@@ -1,0 +1,1 @@
+"""Snapshots: made of all or some topics at one moment, listed, dropped."""

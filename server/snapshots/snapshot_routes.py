@@ -1,0 +1,139 @@
+"""The HTTP routes of snapshots (docs/design/snapshots.md).
+
+GET    /v1/snapshots         200 {"snapshots": [snapshot, ...]}, the oldest first
+POST   /v1/snapshots         201 snapshot, once it is durable; body: {"topics": [name, ...]}; without
+                             topics, or without a body, it is of all topics. 404, 409
+GET    /v1/snapshots/<id>    200 snapshot with "partitions": [{"topic", "partition", "start_offset",
+                             "end_offset", "bytes"}, ...]; 404
+DELETE /v1/snapshots/<id>    200 {}: its files are gone; 404
+
+A snapshot: {"id", "created_ms", "is_complete", "reason": why it is not, "path": of its descriptor,
+"topics": [name, ...], "partitions_count", "bytes": the size of its segments}. One that is not complete
+has only "id", "is_complete" and "reason".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from server.admin.compaction_answers import Handler, refusals_as_json
+from server.admin.http_rules import SNAPSHOT, SNAPSHOTS
+from server.admin.large_answers import LargeAnswers
+from server.admin.refusals import CompactionRefused, serving
+from server.runtime.sliced_json import Json, Rows
+from server.snapshots.snapshots import SnapshotRefused, Snapshots
+from storage.snapshots.descriptor import SnapshotDescriptor
+from storage.snapshots.snapshot_files import StoredSnapshot
+
+
+class SnapshotRoutes:
+    """Answers the requests above."""
+
+    def __init__(self, snapshots: Callable[[], Snapshots | str]) -> None:
+        """
+        Args:
+            snapshots: returns the broker's snapshots, or a sentence that says why there are none.
+        """
+        self._snapshots = snapshots
+        self._answers = LargeAnswers()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes to add to an application's router."""
+        return [
+            web.get(SNAPSHOTS, refusing(self._list)),
+            web.post(SNAPSHOTS, refusing(self._create)),
+            web.get(SNAPSHOT, refusing(self._show)),
+            web.delete(SNAPSHOT, refusing(self._drop)),
+        ]
+
+    async def _list(self, _: web.Request) -> web.Response:
+        snapshots = serving(self._snapshots())
+        found = await snapshots.all()
+        return await self._answers.of({"snapshots": [_stored(snapshots, each) for each in found]})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        snapshots = serving(self._snapshots())
+        made = await snapshots.create(_topics_in(await request.read()))
+        return await self._answers.of(_complete(snapshots, made), status=201)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        snapshots, snapshot_id = serving(self._snapshots()), request.match_info["snapshot"]
+        for each in await snapshots.all():
+            if each.id == snapshot_id:
+                partitions = (
+                    {} if each.descriptor is None else {"partitions": _rows(each.descriptor)}
+                )
+                return await self._answers.of(_stored(snapshots, each) | partitions)
+        raise _unknown(snapshot_id)
+
+    async def _drop(self, request: web.Request) -> web.Response:
+        snapshot_id = request.match_info["snapshot"]
+        if not await serving(self._snapshots()).drop(snapshot_id):
+            raise _unknown(snapshot_id)
+        return web.json_response({})
+
+
+def _topics_in(body: bytes) -> list[str] | None:
+    """Returns the topics that a request names; None for all. Raises CompactionRefused."""
+    try:
+        value: Any = json.loads(body) if body else {}
+    except (ValueError, RecursionError) as error:
+        raise CompactionRefused(400, "send a JSON object, or nothing") from error
+    topics = value.get("topics") if isinstance(value, dict) else value
+    if topics is None:
+        return None
+    if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
+        raise CompactionRefused(400, "topics is a list of names, or null for all topics")
+    return topics
+
+
+def _stored(snapshots: Snapshots, found: StoredSnapshot) -> Json:
+    if found.descriptor is None:
+        return {"id": found.id, "is_complete": False, "reason": found.reason}
+    return _complete(snapshots, found.descriptor)
+
+
+def _complete(snapshots: Snapshots, its: SnapshotDescriptor) -> Json:
+    return {
+        "id": its.id,
+        "created_ms": its.created_ms,
+        "is_complete": True,
+        "reason": "",
+        "path": snapshots.descriptor_path(its.id),
+        "topics": [topic.name for topic in its.topics],
+        "partitions_count": sum(len(topic.partitions) for topic in its.topics),
+        "bytes": sum(each.bytes for topic in its.topics for each in topic.partitions),
+    }
+
+
+def _rows(its: SnapshotDescriptor) -> Rows:
+    return Rows(
+        lambda row: {
+            "topic": row[0],
+            "partition": row[1].partition,
+            "start_offset": row[1].start_offset,
+            "end_offset": row[1].end_offset,
+            "bytes": row[1].bytes,
+        },
+        [(topic.name, each) for topic in its.topics for each in topic.partitions],
+    )
+
+
+def _unknown(snapshot_id: str) -> CompactionRefused:
+    return CompactionRefused(404, f"there is no snapshot {snapshot_id}")
+
+
+def refusing(handler: Handler) -> Handler:
+    """Returns the handler wrapped so that refusals of snapshots become JSON answers."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except SnapshotRefused as refused:
+            raise CompactionRefused(refused.status, str(refused)) from refused
+
+    return refusals_as_json(answer)
