@@ -82,6 +82,7 @@ from server.standby.succession import Succession
 from server.topics.stores import MetadataStores, open_stores
 from server.topics.topics import Topics
 from server.views.readable_topics import ReadableTopics
+from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, NODE_METADATA
@@ -544,7 +545,12 @@ class Broker:
         self.group_commit = group_commit_of(self, self._sync_rounds)
         self.topics = topics_of(self, self._stores)
         self.readable_topics = ReadableTopics(
-            self.topics, suffix=self.config.view_suffix, is_listed=self.config.view_list
+            self.topics,
+            SnapshotTopics(
+                self.directories, self.config.log_defaults, thread=self.executors.snapshots
+            ),
+            suffix=self.config.view_suffix,
+            is_listed=self.config.view_list,
         )
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)

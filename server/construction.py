@@ -158,6 +158,8 @@ def snapshots_of(broker: Broker, stores: MetadataStores) -> Snapshots:
         broker.topics,
         stores,
         broker.directories,
+        readable=broker.readable_topics.snapshots,
+        forget_offsets=broker.offsets.expiry.topics_deleted,
         metadata_directory=metadata,
         node=broker.node,
         clock=broker.clock,

@@ -162,11 +162,11 @@ class RequestContext:
         """
         topic = self.broker.topics.get(topic_name)
         if topic is None:
-            is_view = self.broker.readable_topics.view(topic_name) is not None
+            is_readable = self.broker.readable_topics.get(topic_name) is not None
             # Clients ask again and again for a topic that is unknown.
             return (
                 ErrorCode.INVALID_TOPIC_EXCEPTION
-                if is_view
+                if is_readable
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         return self._expected(topic.partition(partition), leader_epoch)

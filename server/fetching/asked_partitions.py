@@ -45,7 +45,7 @@ TopicKey = str | UUID
 class AskedTopic:
     """One topic of a fetch."""
 
-    __slots__ = ("id", "is_followed", "is_view", "may_read", "name")
+    __slots__ = ("id", "is_followed", "is_in_snapshot", "is_view", "may_read", "name")
 
     def __init__(self, name: str, topic_id: UUID | None) -> None:
         self.name = name
@@ -58,6 +58,8 @@ class AskedTopic:
         """Whether it is a coordinator's topic, and the client may follow it as a standby."""
         self.is_view = False
         """Whether it is the view of a topic's last values."""
+        self.is_in_snapshot = False
+        """Whether it is a topic in a snapshot."""
 
     def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
         """Returns the topic's part of the answer."""

@@ -129,7 +129,7 @@ def _fault_of(partition: TransactionPartition, context: RequestContext) -> Error
     if is_client and not context.may(Operation.WRITE, ResourceType.TOPIC, partition.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.broker.topics.get(partition.topic)
-    if topic is None and context.broker.readable_topics.view(partition.topic) is not None:
+    if topic is None and context.broker.readable_topics.get(partition.topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

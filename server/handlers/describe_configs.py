@@ -42,6 +42,7 @@ from server.security.acls import Operation
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
 from server.views.latest_view import LatestView
+from server.views.snapshot_topic import SnapshotTopic
 
 Described = dict[tuple[int, str], DescribeConfigsResult]
 """Resources with all their properties, by type and name."""
@@ -114,7 +115,7 @@ def _describe_topic(
         return _refused(asked, unknown.error_code, unknown.message)
     topic = found.source if isinstance(found, LatestView) else found
     rows = topic_rows(topic.config, topic.overrides, context.broker.configs)
-    if topic is not found:
+    if isinstance(found, LatestView | SnapshotTopic):
         rows = (replace(row, read_only=True) for row in rows)
     return _result(asked, request, rows)
 

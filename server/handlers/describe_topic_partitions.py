@@ -118,6 +118,7 @@ async def _topic(
     topic: Readable, numbers: range, context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
     node_id = context.broker.node.node_id
+    topic = await context.broker.readable_topics.opened(topic)
     partitions = [
         _partition(topic, number, node_id) async for number in context.pace.paced(numbers)
     ]

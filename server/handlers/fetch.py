@@ -62,6 +62,8 @@ from server.handlers.shared.partition_reads import PARTITIONS_PER_TURN, Partitio
 from server.handlers.shared.topic_ids import name_of_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
+from server.views.latest_view import LatestView
+from server.views.snapshot_topic import SnapshotTopic
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -214,8 +216,9 @@ async def _look_up_again(
     for topic in tuple(asked.topics):
         if pace.is_over:
             await pace.rest()
-        # A view ends when its topic is no longer compacted.
-        if everything or not topic.name or not topic.may_read or topic.is_view:
+        # A view ends when its topic is no longer compacted, a topic in a snapshot with the snapshot.
+        may_end = topic.is_view or topic.is_in_snapshot
+        if everything or not topic.name or not topic.may_read or may_end:
             _look_up(topic, context)
 
 
@@ -230,7 +233,9 @@ def _look_up(topic: AskedTopic, context: RequestContext) -> None:
     if not topic.name and topic.id is not None:
         topic.name = name_of_topic(topic.id, context)
     topic.is_followed = _may_follow(topic.name, context)
-    topic.is_view = context.broker.readable_topics.view(topic.name) is not None
+    found = context.broker.readable_topics.get(topic.name)
+    topic.is_view = isinstance(found, LatestView)
+    topic.is_in_snapshot = isinstance(found, SnapshotTopic)
     topic.may_read = not topic.name or topic.is_followed or _may_read(topic.name, context)
 
 

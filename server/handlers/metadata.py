@@ -146,6 +146,7 @@ async def _describe(
     topic: Readable, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     node_id = context.broker.node.node_id
+    topic = await context.broker.readable_topics.opened(topic)
     partitions = [
         describe_partition(number, topic.partition(number), node_id)
         async for number in context.pace.paced(range(len(topic.partitions)))

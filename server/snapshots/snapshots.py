@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from server.snapshots.snapshot_metadata import entries_about
 from server.topics.stores import MetadataStores
 from server.topics.topic import OfflineLog, Topic
 from server.topics.topics import Topics
+from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import LinksRefused, LogOffline, NoSpace, StorageError
 from storage.files.paths import topic_id_text
 from storage.log.directory import LogDirectory
@@ -69,8 +71,8 @@ class Snapshots:
     """The snapshots of one broker, and the making of one of them at a time."""
 
     __slots__ = (
-        "_clock", "_directories", "_files", "_is_making", "_is_stopping", "_metadata_directory", "_node",
-        "_stores", "_thread", "_topics", "_turns",
+        "_clock", "_directories", "_files", "_forget_offsets", "_is_making", "_is_stopping",
+        "_metadata_directory", "_node", "_readable", "_stores", "_thread", "_topics", "_turns",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +82,8 @@ class Snapshots:
         stores: MetadataStores,
         directories: Sequence[LogDirectory],
         *,
+        readable: SnapshotTopics,
+        forget_offsets: Callable[[AbstractSet[str]], Awaitable[None]],
         metadata_directory: str,
         node: Node,
         clock: Clock,
@@ -89,6 +93,8 @@ class Snapshots:
         """
         Args:
             directories: the log directories in service.
+            readable: the topics of snapshots that clients can read.
+            forget_offsets: deletes what groups have committed for topics that are gone.
             thread: links and removes files.
         """
         # Constant after construction
@@ -96,6 +102,8 @@ class Snapshots:
         self._topics = topics
         self._stores = stores
         self._directories = directories
+        self._readable = readable
+        self._forget_offsets = forget_offsets
         self._metadata_directory = metadata_directory
         self._node = node
         self._clock = clock
@@ -106,14 +114,18 @@ class Snapshots:
         self._is_stopping = False
 
     async def open(self) -> None:
-        """Remove what earlier runs have left unfinished."""
+        """Remove what earlier runs have left unfinished, and let clients read the snapshots."""
         await self._thread.run(self._files.remove_unfinished)
+        for each in await self.all():
+            if each.descriptor is not None:
+                await self._readable.add(each.descriptor)
 
     async def stop(self) -> None:
         """End what is being made, and wait until no thread links a log."""
         self._is_stopping = True
         # The thread is the only one of its pool, so this comes after what it is doing.
         await self._thread.run(_nothing)
+        self._readable.close()
 
     async def all(self) -> list[StoredSnapshot]:
         """Returns the snapshots, the oldest first; those that are not complete come last.
@@ -129,7 +141,13 @@ class Snapshots:
         Raises:
             StorageError: some of it may be left; it can be dropped again.
         """
-        return await to_its_end(self._thread.run(self._files.drop, snapshot_id))
+        return await to_its_end(self._drop(snapshot_id))
+
+    async def _drop(self, snapshot_id: str) -> bool:
+        gone = self._readable.remove(snapshot_id)
+        was_there = await self._thread.run(self._files.drop, snapshot_id)
+        await self._forget_offsets(set(gone))
+        return was_there
 
     def descriptor_path(self, snapshot_id: str) -> str:
         """Returns the absolute path of a snapshot's descriptor."""
@@ -206,6 +224,7 @@ class Snapshots:
                 node=entries_about(topic_ids, node),
             )
             await self._thread.run(self._files.finish, descriptor)
+            await self._readable.add(descriptor)
         except BaseException:
             await self._thread.run(self._files.abandon, snapshot_id)
             raise

@@ -1,1 +1,1 @@
-"""Read-only topics of the broker's own: the last values of another topic."""
+"""Read-only topics of the broker's own: views of last values, and topics in snapshots."""

@@ -1,8 +1,8 @@
-"""What clients can read: the topics, and the views of their last values.
+"""What clients can read: the topics, the views of their last values, and the topics in snapshots.
 
-A topic hides a view of the same name. A view exists as long as its topic is compacted. Regular
-expressions never match it, and it is listed only if `view.list` says so, so that tools which copy or
-count everything do not see each record twice.
+A topic hides the others of the same name. A view exists as long as its topic is compacted, a topic in a
+snapshot as long as the snapshot. Regular expressions never match these, and they are listed only if
+`view.list` says so, so that tools which copy or count everything do not see each record twice.
 """
 
 from __future__ import annotations
@@ -14,52 +14,67 @@ from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import Topic, TopicRefused
 from server.topics.topics import Topics
 from server.views.latest_view import LatestView, has_view, other_id
+from server.views.snapshot_topic import SnapshotTopic, is_of_snapshot
+from server.views.snapshot_topics import SnapshotTopics
 from storage.threads import any_thread, loop_thread
 
-Readable = Topic | LatestView
+Readable = Topic | LatestView | SnapshotTopic
 
 
 @loop_thread
 class ReadableTopics:
-    """The topics and their views. Keeps nothing: both follow from the topics."""
+    """The topics, their views, and the topics in snapshots. Keeps nothing of these."""
 
-    __slots__ = ("_is_listed", "_suffix", "_topics")
+    __slots__ = ("_is_listed", "_suffix", "_topics", "snapshots")
 
-    def __init__(self, topics: Topics, *, suffix: str, is_listed: bool) -> None:
+    def __init__(
+        self, topics: Topics, snapshots: SnapshotTopics, *, suffix: str, is_listed: bool
+    ) -> None:
         """
         Args:
             suffix: what the name of a view ends with (view.suffix); empty: there are no views.
-            is_listed: whether lists of topics have views (view.list).
+            is_listed: whether lists of topics have views and topics in snapshots (view.list).
         """
         self._topics = topics
+        self.snapshots = snapshots
+        """The topics in snapshots."""
         self._suffix = suffix
         self._is_listed = is_listed
 
     @property
     def revision(self) -> int:
-        """Changes whenever a topic is created, changed or deleted."""
-        return self._topics.revision
+        """Changes whenever a topic is created, changed or deleted, or a snapshot is made or dropped."""
+        return self._topics.revision + self.snapshots.revision
 
     @any_thread
     def get(self, name: str) -> Readable | None:
-        return self._topics.get(name) or self.view(name)
+        return self._topics.get(name) or self.view(name) or self.snapshots.get(name)
+
+    async def opened(self, readable: Readable) -> Readable:
+        """Returns a topic as it can be read: opens the logs of one in a snapshot."""
+        if isinstance(readable, SnapshotTopic):
+            return await self.snapshots.opened(readable)
+        return readable
 
     def by_id(self, topic_id: uuid.UUID) -> Readable | None:
         topic = self._topics.by_id(topic_id)
         if topic is not None:
             return topic
         source = self._topics.by_id(other_id(topic_id))
-        return None if source is None else self._view_of(source)
+        if source is not None:
+            return self._view_of(source)
+        return self.snapshots.by_id(topic_id)
 
     @any_thread
     def all(self) -> Sequence[Readable]:
         """Returns everything that can be read by its name."""
         topics = self._topics.all()
-        return [*topics, *filter(None, map(self._view_of, topics))]
+        views = filter(None, map(self._view_of, topics))
+        return [*topics, *views, *self.snapshots.all()]
 
     @any_thread
     def matchable(self) -> Sequence[Topic]:
-        """Returns what regular expressions can match: no views."""
+        """Returns what regular expressions can match: the topics."""
         return self._topics.all()
 
     def listed(self) -> Sequence[Readable]:
@@ -84,26 +99,40 @@ class ReadableTopics:
 
     @any_thread
     def resource_of(self, name: str) -> str:
-        """Returns the name by which ACLs decide: that of a view's topic, otherwise the name itself."""
+        """Returns the name by which ACLs decide: that of the topic of which a view or a snapshot is,
+        otherwise the name itself."""
         view = self.view(name)
-        return name if view is None else view.source.name
+        if view is not None:
+            return view.source.name
+        kept = None if self._topics.get(name) is not None else self.snapshots.get(name)
+        return name if kept is None else kept.source_name
 
     @any_thread
     def is_reserved(self, name: str) -> bool:
         """Returns whether no topic of this name may be created without a request to create it: it would
-        take the place of a view."""
+        take the place of a view, or of a topic in a snapshot."""
+        return is_of_snapshot(name) or self._ends_like_a_view(name)
+
+    @any_thread
+    def _ends_like_a_view(self, name: str) -> bool:
         return bool(self._suffix) and name.endswith(self._suffix) and name != self._suffix
 
     def refusal(self, name: str) -> TopicRefused | None:
-        """Returns why nothing of this name can be written, created or changed; None if it is no view."""
+        """Returns why nothing of this name can be written, created or changed; None if it is neither a
+        view nor a topic in a snapshot."""
         view = self.view(name)
-        if view is None:
+        if view is not None:
+            source = view.source.name
+            return _read_only(
+                f"{name} is the view of the last values of {source}: it can only be read. Write to"
+                f" {source}."
+            )
+        kept = None if self._topics.get(name) is not None else self.snapshots.get(name)
+        if kept is None:
             return None
-        source = view.source.name
-        return TopicRefused(
-            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-            message=f"{name} is the view of the last values of {source}: it can only be read. Write to"
-            f" {source}.",
+        return _read_only(
+            f"{name} is {kept.source_name} as it was in a snapshot: it can only be read. Drop the"
+            " snapshot with 'kompakt snapshot drop'."
         )
 
     @any_thread
@@ -120,6 +149,10 @@ class ReadableTopics:
 
     @any_thread
     def _source_of(self, name: str) -> Topic | None:
-        if not self.is_reserved(name):
+        if not self._ends_like_a_view(name):
             return None
         return self._topics.get(name.removesuffix(self._suffix))
+
+
+def _read_only(message: str) -> TopicRefused:
+    return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=message)

@@ -169,6 +169,11 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
+def topic_id_of(text: str) -> uuid.UUID:
+    """Returns the topic id that `topic_id_text` has made this text of."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
 @lru_cache(maxsize=16)
 def topic_directory(topic: str, topic_id: uuid.UUID) -> str:
     """Returns the name of a topic's directory."""
@@ -189,7 +194,7 @@ def parse_topic_directory(name: str) -> uuid.UUID | None:
     match = _TOPIC_DIRECTORY.fullmatch(name)
     if match is None:
         return None
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+    return topic_id_of(match[1])
 
 
 def is_topic_put_aside(name: str) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
@@ -244,6 +245,23 @@ class LogDirectory:
             # From now on readers see these records, so the log's names must also survive.
             log.sync()
         return log
+
+    def open_snapshot_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, path: str
+    ) -> PartitionLog:
+        """Open a log of a snapshot in this directory, which only readers may use. The caller retires it.
+
+        It is not one of the directory's logs, and its failures do not take the directory offline.
+
+        Args:
+            topic_partition: the name under which it is read.
+            topic_id: of the topic that the snapshot was made of.
+
+        Raises like `open_log`.
+        """
+        identity = replace(self._identity(topic_partition, topic_id), directory=path)
+        opening = replace(self._opening(), is_clean=True, on_failure=lambda _: None)
+        return open_log(self._fs, identity, config, opening)
 
     def _take(self, log: PartitionLog) -> PartitionLog:
         self._logs[log] = None

@@ -85,15 +85,11 @@ class SnapshotFiles:
 
     def unfinished(self, directory: str, snapshot_id: str) -> str:
         """Returns the path in which a snapshot is made, in one log directory."""
-        return self.path(directory, snapshot_id) + PART
-
-    def path(self, directory: str, snapshot_id: str) -> str:
-        """Returns the path of a snapshot in one log directory."""
-        return join(join(directory, SNAPSHOTS), snapshot_id)
+        return snapshot_path(directory, snapshot_id) + PART
 
     def descriptor_path(self, snapshot_id: str) -> str:
         """Returns the path of a snapshot's descriptor."""
-        return join(self.path(self._metadata_directory, snapshot_id), SNAPSHOT_DESCRIPTOR)
+        return join(snapshot_path(self._metadata_directory, snapshot_id), SNAPSHOT_DESCRIPTOR)
 
     def finish(self, descriptor: SnapshotDescriptor) -> None:
         """Make a new snapshot durable and complete.
@@ -105,7 +101,7 @@ class SnapshotFiles:
             self._fs.sync_all(directory)
         for directory in self._directories:
             self._fs.rename(
-                self.unfinished(directory, descriptor.id), self.path(directory, descriptor.id)
+                self.unfinished(directory, descriptor.id), snapshot_path(directory, descriptor.id)
             )
             self._fs.sync_directory(join(directory, SNAPSHOTS))
             self._fs.sync_directory(directory)
@@ -169,14 +165,14 @@ class SnapshotFiles:
         if self._fs.exists(path):
             # From now on nobody takes the rest for a whole snapshot.
             self._fs.unlink(path)
-            self._fs.sync_directory(self.path(self._metadata_directory, snapshot_id))
+            self._fs.sync_directory(snapshot_path(self._metadata_directory, snapshot_id))
         for directory in self._directories:
             self._remove(directory, snapshot_id)
         return True
 
     def _remove(self, directory: str, snapshot_id: str) -> None:
         part = self.unfinished(directory, snapshot_id)
-        path = self.path(directory, snapshot_id)
+        path = snapshot_path(directory, snapshot_id)
         if self._fs.exists(path):
             self._fs.rename(path, part)
             self._fs.sync_directory(join(directory, SNAPSHOTS))
@@ -193,6 +189,12 @@ class SnapshotFiles:
                 for name in self._names(directory):
                     if name.endswith(PART):
                         remove_tree_durably(self._fs, join(join(directory, SNAPSHOTS), name))
+
+
+@any_thread
+def snapshot_path(directory: str, snapshot_id: str) -> str:
+    """Returns the path of a snapshot in one log directory."""
+    return join(join(directory, SNAPSHOTS), snapshot_id)
 
 
 def _age(snapshot: StoredSnapshot) -> tuple[bool, int]:

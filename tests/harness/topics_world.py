@@ -15,6 +15,7 @@ from server.topics.stores import MetadataStores, open_stores
 from server.topics.topic import Topic, TopicDefaults
 from server.topics.topics import Topics
 from server.views.readable_topics import ReadableTopics
+from server.views.snapshot_topics import SnapshotTopics
 from storage.batches.validate import ValidBatch, validate_batch
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
@@ -94,7 +95,10 @@ class World:
     @property
     def readable(self) -> ReadableTopics:
         """The topics and their views."""
-        return ReadableTopics(self.topics, suffix=".latest", is_listed=False)
+        snapshots = SnapshotTopics(
+            self.directories, LogConfig(), thread=Executor("snapshots", threads=1)
+        )
+        return ReadableTopics(self.topics, snapshots, suffix=".latest", is_listed=False)
 
     async def close(self) -> None:
         self.administration.release()

@@ -255,10 +255,11 @@ class PartitionReads:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not topic.may_read:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        log_of = self._context.readable_log_of if topic.is_view else self._context.log_of
+        is_topic = not (topic.is_view or topic.is_in_snapshot)
+        log_of = self._context.log_of if is_topic else self._context.readable_log_of
         log = log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
-        if topic.id is None:
-            return log
+        if topic.id is None or topic.is_in_snapshot:
+            return log  # A later snapshot has another name.
         # The topic may have been deleted meanwhile, and another one may have its name. As in Kafka, the
         # other one's epochs do not matter then.
         found = log
