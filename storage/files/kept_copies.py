@@ -7,6 +7,7 @@
     <log dir>/<topic>.<id>/<n>.resync                    a copy that a resync is filling
     <log dir>/<topic>.<id>/<n>.aside.*                   a log that a resync has replaced
     <log dir>/<topic>.<id>.before*                       a topic that was put aside as a whole
+    <log dir>/snapshots/<id>/<topic>.<id>/<n>/*.log      a segment of a snapshot, not in the log now
     <log dir>/leases/<id>                                outputs of a pass of another process
 
 A proof that records are gone lists these (docs/design/erasure.md). **A part of the storage that keeps
@@ -29,7 +30,9 @@ from storage.files.paths import (
     CUT,
     LEASES,
     LOG,
+    PART,
     RESYNC,
+    SNAPSHOTS,
     join,
     parse_segment_file,
 )
@@ -75,6 +78,7 @@ def kept_copies(
         *_beside_segments(directory, names, listed, undoable),
         *_beside_log(topic_directory, partition, _names(fs, topic_directory)),
         *_beside_topic(log_directory, topic, _names(fs, log_directory)),
+        *_in_snapshots(fs, log_directory, join(topic, partition), listed),
         *_leases(join(log_directory, LEASES), _names(fs, join(log_directory, LEASES))),
     )
 
@@ -146,6 +150,25 @@ def _beside_topic(log_directory: str, topic: str, names: Sequence[str]) -> Itera
                 what="an earlier state of the topic that was put aside",
                 remedy="remove the directory, unless something in it is still to be saved",
             )
+
+
+def _in_snapshots(
+    fs: FileSystem, log_directory: str, log: str, listed: Collection[SegmentName]
+) -> Iterator[KeptCopy]:
+    snapshots = join(log_directory, SNAPSHOTS)
+    for snapshot in _names(fs, snapshots):
+        directory = join(join(snapshots, snapshot), log)
+        for name in _names(fs, directory):
+            file, path = parse_segment_file(name), join(directory, name)
+            if file is None or file.kind != LOG or (file.base_offset, file.version) in listed:
+                continue
+            with suppress(MissingFile):  # The snapshot is being dropped.
+                if fs.size(path):
+                    yield KeptCopy(
+                        path=path,
+                        what=f"a segment of snapshot {snapshot}",
+                        remedy=f"kompakt snapshot drop {snapshot.removesuffix(PART)}",
+                    )
 
 
 def _leases(directory: str, names: Sequence[str]) -> Iterator[KeptCopy]:

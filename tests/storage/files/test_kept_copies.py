@@ -6,6 +6,7 @@ import uuid
 
 from storage.files.kept_copies import kept_copies
 from storage.files.paths import segment_file, topic_directory
+from storage.log.moment import Moment
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -41,6 +42,8 @@ def test_everything_beside_them_is_named() -> None:
         f"{TOPIC}/0.resync",
         f"{TOPIC}.before",
         "data/leases/4711",
+        f"data/snapshots/s1/{TOPIC.removeprefix('data/')}/0/{segment_file(0, 2, '.log')}",
+        f"data/snapshots/s2.part/{TOPIC.removeprefix('data/')}/0/{segment_file(0, 1, '.log')}",
     }
     paths = [path if path.endswith((".log", ".cleaned", ".0")) else f"{path}/x" for path in copies]
     fs = disk(*paths, f"{TOPIC}/10.aside.120/x", f"{LOG}/{segment_file(0, 3, '.log')}")
@@ -63,3 +66,22 @@ def test_a_replaced_segment_is_a_copy_until_its_last_reader_lets_go() -> None:
     assert copies() == ["a replaced segment that a reader still uses"]
     reader.unpin()
     assert copies() == []
+
+
+def test_a_segment_of_a_snapshot_is_no_copy_while_the_log_has_it() -> None:
+    log = CompactedLog()
+    log.append_segment((b"a", b"1"), (b"a", b"2"), (b"b", b"1"))
+    moment = Moment()
+    log.log.prepare_moment(moment)
+    moment.has_begun = True
+    log.log.take_moment(log.now_ms)
+    log.log.link_moment("data/snapshots/s1/orders/0")
+    log.log.end_moment()
+
+    def copies() -> list[str]:
+        names = {(each.base_offset, each.file_version) for each in log.log.segments}
+        return [copy.what for copy in kept_copies(log.fs, log.log.directory, lambda: names)]
+
+    assert copies() == []
+    log.clean()
+    assert copies() == ["a segment of snapshot s1"]
