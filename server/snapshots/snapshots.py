@@ -9,6 +9,7 @@ follows takes as long as the links, while clients go on: a log keeps what it was
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -71,7 +72,7 @@ class Snapshots:
     """The snapshots of one broker, and the making of one of them at a time."""
 
     __slots__ = (
-        "_clock", "_directories", "_files", "_forget_offsets", "_is_making", "_is_stopping",
+        "_clock", "_directories", "_files", "_forget_offsets", "_is_stopping", "_making",
         "_metadata_directory", "_node", "_readable", "_stores", "_thread", "_topics", "_turns",
     )  # fmt: skip
 
@@ -110,7 +111,8 @@ class Snapshots:
         self._thread = thread
         self._turns = turns
         # State
-        self._is_making = False
+        self._making = asyncio.Lock()
+        """Held while a snapshot is made."""
         self._is_stopping = False
 
     async def open(self) -> None:
@@ -121,11 +123,10 @@ class Snapshots:
                 await self._readable.add(each.descriptor)
 
     async def stop(self) -> None:
-        """End what is being made, and wait until no thread links a log."""
+        """End what is being made, and wait until nothing of it is left."""
         self._is_stopping = True
-        # The thread is the only one of its pool, so this comes after what it is doing.
-        await self._thread.run(_nothing)
-        self._readable.close()
+        async with self._making:
+            self._readable.close()
 
     async def all(self) -> list[StoredSnapshot]:
         """Returns the snapshots, the oldest first; those that are not complete come last.
@@ -162,22 +163,21 @@ class Snapshots:
         Raises:
             SnapshotRefused: with the reason; nothing is left of it.
         """
-        if self._is_making:
+        if self._making.locked():
             raise SnapshotRefused(409, "another snapshot is being made: ask again when it is done")
-        self._is_making = True
-        try:
-            return await to_its_end(self._create(names))
-        finally:
-            self._is_making = False
+        return await to_its_end(self._create(names))
 
     async def _create(self, names: Sequence[str] | None) -> SnapshotDescriptor:
         why = ""
-        for _ in range(ATTEMPTS):
-            try:
-                with _refusals():
-                    return await self._attempt(self._chosen(names))
-            except MomentLost as lost:
-                why = str(lost)
+        async with self._making:
+            for _ in range(ATTEMPTS):
+                if self._is_stopping:
+                    raise SnapshotRefused(503, "the broker is stopping")
+                try:
+                    with _refusals():
+                        return await self._attempt(self._chosen(names))
+                except MomentLost as lost:
+                    why = str(lost)
         raise SnapshotRefused(409, f"{why}: ask again")
 
     def _chosen(self, names: Sequence[str] | None) -> _Chosen:
@@ -323,8 +323,3 @@ def _new_id(now_ms: int) -> str:
 def _load_producers(logs: Sequence[PartitionLog]) -> None:
     for log in logs:
         _ = log.producers
-
-
-@any_thread
-def _nothing() -> None:
-    """Does nothing, after what was submitted before it."""

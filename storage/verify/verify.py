@@ -14,20 +14,30 @@ from dataclasses import dataclass
 from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import (
+    AUDIT_LOG,
     CLEAN_SHUTDOWN,
     CLEANING_LEDGER,
     COMPACTION_HISTORY,
     COMPACTION_HISTORY_OLD,
     DELETED,
     HASH_KEY,
+    LEASES,
     LOCK,
     LOG,
     MANIFEST,
     META_PROPERTIES,
     METADATA,
     NODE_METADATA,
+    PART,
+    PROMOTED,
+    PROMOTION,
+    REJOIN,
     RESERVE,
+    SHOWN_BY_CLEANERS,
     SIGNING_KEY,
+    SNAPSHOTS,
+    STANDBY,
+    STANDBY_PROPERTIES,
     START_COUNTER,
     SYNC_FAILED,
     TOPIC_ID_CHARACTERS,
@@ -51,7 +61,10 @@ OWN_FILES = {
     META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, RESERVE, METADATA,
     NODE_METADATA,
 }  # fmt: skip
-OWN_FILES |= {COMPACTION_HISTORY, COMPACTION_HISTORY_OLD, CLEANING_LEDGER, SIGNING_KEY}
+OWN_FILES |= {
+    AUDIT_LOG, CLEANING_LEDGER, COMPACTION_HISTORY, COMPACTION_HISTORY_OLD, LEASES, PROMOTION, REJOIN,
+    SHOWN_BY_CLEANERS, SIGNING_KEY, SNAPSHOTS, STANDBY, STANDBY_PROPERTIES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +137,9 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
             findings.note(Check.DIRECTORY, inside, text)
         elif parse_topic_directory(name) is not None:
             logs += _topic_logs(fs, inside, _names_in(fs, inside), hash_key)
-        elif name not in OWN_FILES:
+        elif name == SNAPSHOTS:
+            _note_snapshots(fs, inside, findings)
+        elif name not in OWN_FILES and not name.startswith(PROMOTED):
             is_staged = name.endswith(STAGING)
             text = "left by a write that a crash cut short" if is_staged else "not Kompakt's"
             findings.note(Check.DIRECTORY, inside, text)
@@ -137,6 +152,18 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
         node_metadata=join(path, NODE_METADATA) if NODE_METADATA in names else None,
         findings=findings.all(),
     )
+
+
+def _note_snapshots(fs: FileSystem, path: str, findings: Findings) -> None:
+    """Name the snapshots, which are verified by their own paths."""
+    for name in _names_in(fs, path):
+        if name.endswith(PART):
+            text = (
+                "a snapshot that was not finished, or is being dropped; the next start removes it"
+            )
+        else:
+            text = "a snapshot; its logs are verified by its own path"
+        findings.note(Check.DIRECTORY, join(path, name), text)
 
 
 def _check_meta(fs: FileSystem, path: str, findings: Findings) -> None:

@@ -7,9 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from storage.files.paths import (
+    AUDIT_LOG,
     CLEAN_SHUTDOWN,
     HASH_KEY,
+    LEASES,
     META_PROPERTIES,
+    SHOWN_BY_CLEANERS,
+    SIGNING_KEY,
+    SNAPSHOTS,
     START_COUNTER,
     SYNC_FAILED,
     topic_directory,
@@ -131,6 +136,12 @@ def test_another_directory_is_none_of_ours() -> None:
             id="topic_that_was_put_aside",
         ),
         pytest.param(
+            lambda disk: disk.make_directory("/data/snapshots/20261130T041500-7f3a"),
+            Severity.NOTE,
+            Check.DIRECTORY,
+            id="snapshot",
+        ),
+        pytest.param(
             lambda disk: disk.write_bytes("/data/lost+found", b""),
             Severity.NOTE,
             Check.DIRECTORY,
@@ -149,6 +160,17 @@ def test_what_is_wrong_at_the_top_is_said(
     assert [(each.severity, each.check) for each in findings_in(disk, "/data")] == [
         (severity, check)
     ]
+
+
+@pytest.mark.parametrize("name", [AUDIT_LOG, LEASES, SHOWN_BY_CLEANERS, SIGNING_KEY, SNAPSHOTS])
+def test_what_a_broker_writes_at_the_top_is_no_surprise(name: str) -> None:
+    disk = directory_on_disk()
+    if name in (LEASES, SNAPSHOTS):
+        disk.make_directory(f"/data/{name}")
+    else:
+        disk.write_bytes(f"/data/{name}", b"something")
+
+    assert findings_in(disk, "/data") == []
 
 
 def test_a_marker_of_a_clean_stop_is_held_against_the_logs() -> None:
