@@ -14,13 +14,23 @@ SECONDS_MAX = 60.0
 
 def ask(broker: BrokerProcess, method: str, path: str, body: object = None) -> Any:
     """Returns the JSON of an answer; `path` is relative to /v1/compaction. Raises HTTPError, OSError."""
+    return _answer(broker, method, f"/v1/compaction{path}", body)
+
+
+def _answer(broker: BrokerProcess, method: str, path: str, body: object) -> Any:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{broker.http_port}/v1/compaction{path}",
+        f"http://127.0.0.1:{broker.http_port}{path}",
         method=method,
         data=None if body is None else json.dumps(body).encode(),
     )
     with urllib.request.urlopen(request, timeout=SECONDS_MAX) as answer:
         return json.load(answer)
+
+
+def make_snapshot(broker: BrokerProcess, *topics: str) -> str:
+    """Make a snapshot of some topics, or of all. Returns its id."""
+    made = _answer(broker, "POST", "/v1/snapshots", {"topics": list(topics) or None})
+    return str(made["id"])
 
 
 def clean_now(broker: BrokerProcess, topic: str) -> Any:
