@@ -1,7 +1,8 @@
 """Searches the indexes of a sealed segment in their files, a block at a time.
 
 A segment of 1 GiB has an offset index of 2 MiB. A search reads about ten blocks of it, and all sealed
-segments share one cache of a few megabytes for the blocks used last.
+segments share one cache of a few megabytes for the blocks used last. A block in memory is two columns of
+numbers, so that the standard library's bisection, which is compiled, searches it.
 
 An index is only a hint where to look: `storage/segment/lookup.py` checks that the batch at that place
 is the one that the entry names, and rebuilds an index that is wrong.
@@ -12,9 +13,12 @@ from __future__ import annotations
 import itertools
 import struct
 import threading
+from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
+from typing import TypeAlias
 
 from protocol.wire.numbers import Position, RelativeOffset
 from storage.files.errors import NotCached
@@ -24,11 +28,15 @@ from storage.threads import any_thread
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
+COLUMNS = {OFFSET_ENTRY: "ii", TIME_ENTRY: "qi"}
 assert (OFFSET_ENTRY.size, TIME_ENTRY.size) == (OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES)
 
 ENTRIES_PER_BLOCK = 512
 BLOCKS_CACHED = 1024
 """Blocks of 4 or 6 KiB, for all segments of the process together."""
+
+Block: TypeAlias = tuple["array[int]", "array[int]"]
+"""The columns of its entries."""
 
 _numbers = itertools.count()
 
@@ -40,10 +48,10 @@ class BlockCache:
     __slots__ = ("_blocks", "_lock")
 
     def __init__(self) -> None:
-        self._blocks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[int, int], load: Callable[[], bytes]) -> bytes:
+    def get(self, key: tuple[int, int], load: Callable[[], Block]) -> Block:
         """Returns the block, which `load` reads if it is not cached."""
         with self._lock:
             block = self._blocks.get(key)
@@ -92,32 +100,40 @@ class EntryFile:
 
     def __getitem__(self, index: int) -> tuple[int, int]:
         block, at = divmod(index, ENTRIES_PER_BLOCK)
-        first, second = self._entry.unpack_from(self._block(block), at * self._entry.size)
-        return first, second
+        first, second = self._block(block)
+        return first[at], second[at]
 
     def count_below(self, column: int, value: int) -> int:
         """Returns how many entries are below `value` in a column that grows."""
-        low, high = 0, self.count
+        # The first blocks, of which each begins below the value: it may end in the last one of them.
+        low, high = 0, -(-self.count // ENTRIES_PER_BLOCK)
         while low < high:
             middle = (low + high) // 2
-            if self[middle][column] < value:
+            if self._block(middle)[column][0] < value:
                 low = middle + 1
             else:
                 high = middle
-        return low
+        if not low:
+            return 0
+        return (low - 1) * ENTRIES_PER_BLOCK + bisect_left(self._block(low - 1)[column], value)
 
-    def _block(self, block: int) -> bytes:
+    def _block(self, block: int) -> Block:
         return _cache.get((self._number, block), lambda: self._load(block))
 
-    def _load(self, block: int) -> bytes:
+    def _load(self, block: int) -> Block:
         if not self._may_load:
             raise NotCached(self._path)
         size = ENTRIES_PER_BLOCK * self._entry.size
         file = self._fs.open(self._path)
         try:
-            return file.read_at(block * size, size)
+            return self._columns(file.read_at(block * size, size))
         finally:
             file.close()
+
+    def _columns(self, data: bytes) -> Block:
+        first, second = zip(*self._entry.iter_unpack(data), strict=True)
+        types = COLUMNS[self._entry]
+        return array(types[0], first), array(types[1], second)
 
 
 class SealedIndex:
