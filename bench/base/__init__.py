@@ -1,1 +1,1 @@
-"""What groups share: figures, batches, processes, connections, null brokers, Apache Kafka."""
+"""What groups share: figures, batches, checkouts, processes, connections, null brokers, Apache Kafka."""

@@ -23,6 +23,8 @@ START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
 STDERR_LINES_SHOWN = 20
 REPOSITORY = Path(__file__).parents[2]
+NODE_ID = "1"
+"""Of a broker that sets no `node.id`."""
 
 
 class StartFailed(Exception):
@@ -43,15 +45,20 @@ def free_port() -> int:
             return port
 
 
-def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
-    """Returns the command line of a broker on `port` with its data in `data` and no HTTP endpoint."""
+def broker_command(
+    port: int, data: Path, *overrides: str, python: str = sys.executable
+) -> list[str]:
+    """Returns the command line of a broker on `port` with its data in `data` and no HTTP endpoint.
+
+    `python` is that of its environment.
+    """
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
         f"log.dirs={data}",
         "http.listener=",
         *overrides,
     ]
-    command = [sys.executable, "-m", "cli", "serve"]
+    command = [python, "-m", "cli", "serve"]
     for setting in settings:
         command += ["--override", setting]
     return command
@@ -65,9 +72,15 @@ def null_broker_command(mode: str, port: int, path: Path, *arguments: int | Path
 
 @contextmanager
 def running(
-    command: Sequence[str], port: int, *, start_seconds_max: float = START_SECONDS_MAX
+    command: Sequence[str],
+    port: int,
+    *,
+    folder: Path = REPOSITORY,
+    start_seconds_max: float = START_SECONDS_MAX,
 ) -> Iterator[int]:
     """Start `command`, wait until it listens on `port`, yield its process id, stop it at the end.
+
+    It runs in `folder`, the checkout whose code a broker has.
 
     Raises:
         StartFailed: it ended, or did not listen in time.
@@ -75,7 +88,7 @@ def running(
     # A file, because nothing reads a pipe while the server runs.
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=_environment(), stdout=subprocess.DEVNULL, stderr=errors
+            command, cwd=folder, env=_environment(), stdout=subprocess.DEVNULL, stderr=errors
         )
         try:
             if not is_listening_within(start_seconds_max, port, lambda: process.poll() is None):

@@ -13,7 +13,7 @@ from bench.base.batches import keyed_batch
 from bench.base.connection import Connection, connected
 from bench.base.figure import Figure, interleaved
 from bench.base.http import clean_now
-from bench.base.processes import broker_command, free_port, running
+from bench.base.processes import NODE_ID, broker_command, free_port, running
 from bench.base.raw_protocol import (
     alter_broker_request,
     create_topic_request,
@@ -22,7 +22,6 @@ from bench.base.raw_protocol import (
 )
 
 ENABLE = "log.cleaner.events.enable"
-NODE_ID = "1"
 TOPIC = "table"
 PARTITIONS = 200
 

@@ -18,13 +18,12 @@ from statistics import median, quantiles
 from bench.base.batches import keyed_batch
 from bench.base.connection import Connection, connected
 from bench.base.figure import Figure, interleaved
-from bench.base.processes import broker_command, free_port, running
+from bench.base.processes import NODE_ID, broker_command, free_port, running
 from bench.base.raw_protocol import alter_broker_request, create_topic_request, produce_request
 from bench.clients.throughput import MEGABYTE, pump
 
 RATE = "log.cleaner.io.max.bytes.per.second"
 HELD, LET_GO = "1", "1.7976931348623157E308"
-NODE_ID = "1"
 PARTITIONS, PARTITION_BYTES = 12, 256 << 20
 """More data than a cleaner without a guard can finish during the measurement."""
 LEG_SECONDS = 3.0

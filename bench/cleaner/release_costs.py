@@ -1,9 +1,9 @@
-"""What appends and passes cost in this tree beside another one, such as the release before.
+"""What appends and passes cost in this checkout beside another one, such as the release before.
 
     KOMPAKT_BENCH_BEFORE=../before python -m bench releases
 
-The other tree needs its own environment in `.venv`, made as CONTRIBUTING.md says. Both run this file in
-turn, so it uses only what both have: none of the features that came in between.
+Both checkouts run this file in turn, so it uses only what both have: none of the features that came in
+between. What requests cost is measured by `bench/peers/release_requests.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.base.batches import keyed_batch
 from bench.base.figure import Figure, of_pairs
 from bench.cleaner.cleaned_log import build_log, clean_whole, extend_log, opened
 
-HERE = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from bench.base.checkout import Checkout
+
 TEMPLATES = 400
 RECORDS_EACH_BATCH = 1_000
 KEYS = 400_000
@@ -36,32 +39,33 @@ NAMES = {
 
 
 def release_figures(pairs: int) -> list[Figure]:
-    """Measure the processor time of this tree beside that of the one in KOMPAKT_BENCH_BEFORE.
+    """Measure the processor time of this checkout beside that of the one in KOMPAKT_BENCH_BEFORE.
 
     Raises:
-        RuntimeError: the variable does not name a tree with an environment.
+        RuntimeError: the variable does not name a checkout with an environment.
     """
-    before = Path(os.environ.get("KOMPAKT_BENCH_BEFORE", ""))
-    if not (before / ".venv").is_dir():
-        raise RuntimeError("set KOMPAKT_BENCH_BEFORE to a tree of another release, with its .venv")
-    taken = [(_costs_in(HERE), _costs_in(before.absolute())) for _ in range(pairs)]
+    # Not above: the other release, which imports this file, may have no such module.
+    from bench.base.checkout import THIS_CHECKOUT, other_checkout
+
+    other = other_checkout()
+    taken = [(_costs_in(THIS_CHECKOUT), _costs_in(other)) for _ in range(pairs)]
     return [
         of_pairs(
             name,
             "CPU s",
-            [(here[what], other[what]) for here, other in taken],
-            limit_is="the same in the other release",
+            [(here[what], there[what]) for here, there in taken],
+            limit_is=other.name,
         )
         for what, name in NAMES.items()
     ]
 
 
-def _costs_in(tree: Path) -> dict[str, float]:
-    """Run this file with the code of a tree. Returns the processor seconds of each measured work."""
+def _costs_in(checkout: Checkout) -> dict[str, float]:
+    """Run this file with the code of a checkout. Returns the processor seconds of each measured work."""
     answer = subprocess.run(
-        [str(tree / ".venv/bin/python"), str(Path(__file__).absolute())],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree)},
+        [checkout.python, str(Path(__file__).absolute())],
+        cwd=checkout.folder,
+        env=os.environ | {"PYTHONPATH": str(checkout.folder)},
         stdout=subprocess.PIPE,
         check=True,
     )
