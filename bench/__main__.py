@@ -2,7 +2,8 @@
 
 A quick run measures each figure once, in some groups only a few figures, and writes no results.
 KOMPAKT_BENCH_PAIRS is the number of measurements of each figure and its probe, KOMPAKT_BENCH_NOTE a
-note about the state of the machine for readers of the results.
+note about the state of the machine for readers of the results, KOMPAKT_BENCH_BEFORE a checkout of
+another release for the groups that measure two (`bench/base/checkout.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from bench.base.figure import Figure
+from bench.base.figure import Figure, Skipped
 from bench.cleaner.aborted import aborted_figures
 from bench.cleaner.cleaning import pass_figures
 from bench.cleaner.copy_runs import copy_figures
@@ -53,6 +55,7 @@ from bench.clients.mirrors import mirror_figures
 from bench.clients.redis import redis_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
+from bench.peers.release_requests import quick_release_request_figures, release_request_figures
 from bench.peers.rows import peer_figures, quick_peer_figures, tansu_figures
 from bench.peers.two_brokers import two_broker_figures
 from bench.replog.placements import placement_figures
@@ -61,6 +64,7 @@ from bench.start.recovery import unclean_start_figures
 from bench.start.startup import many_segments_figures, memory_figures, start_figure
 from bench.topics.many_topics import many_topics_figures
 from bench.topics.topic_changes import topic_figures
+from cleaner.rules.text import count_text
 
 
 def _distributed_figures(pairs: int) -> list[Figure]:
@@ -78,7 +82,8 @@ def _segment_source_figures(pairs: int) -> list[Figure]:
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
-GROUPS: dict[str, Callable[[int], list[Figure]]] = {
+Group = Callable[[int], Iterable[Figure | Skipped]]
+GROUPS: dict[str, Group] = {
     "startup": lambda pairs: [start_figure(pairs), *many_segments_figures(pairs)],
     "recovery": unclean_start_figures,
     "memory": memory_figures,
@@ -106,6 +111,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "fences": fence_figures,
     "events": event_figures,
     "releases": release_figures,
+    "release_requests": release_request_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "key_lookups": key_lookup_figures,
@@ -125,8 +131,11 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }
-QUICK_GROUPS = GROUPS | {"peers": quick_peer_figures}
-ON_REQUEST = {"redis", "releases"}
+QUICK_GROUPS: dict[str, Group] = GROUPS | {
+    "peers": quick_peer_figures,
+    "release_requests": quick_release_request_figures,
+}
+ON_REQUEST = {"redis", "releases", "release_requests"}
 """Measured only when named, because they need more than this tree and its packages."""
 
 
@@ -140,18 +149,26 @@ def machine() -> dict[str, str | int | float | None]:
     }
 
 
-def write(group: str, figures: list[Figure], machine: Mapping[str, object]) -> None:
+def write(
+    group: str,
+    figures: Iterable[Figure],
+    skipped: Iterable[Skipped],
+    machine: Mapping[str, object],
+) -> None:
     document = {
         "group": group,
         "taken": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine,
         "note": os.environ.get("KOMPAKT_BENCH_NOTE", ""),
         "figures": [figure.as_json() for figure in figures],
+        "skipped": [each.as_json() for each in skipped],
     }
     (RESULTS / f"{group}.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
-def show(console: Console, group: str, figures: list[Figure]) -> None:
+def show(
+    console: Console, group: str, figures: Iterable[Figure], skipped: Iterable[Skipped]
+) -> None:
     table = Table(title=group, title_justify="left")
     for heading in ("figure", "measured", "limit", "ratio", "the limit is", "note"):
         table.add_column(
@@ -167,6 +184,8 @@ def show(console: Console, group: str, figures: list[Figure]) -> None:
             ratio += f" ({figure.ratio_from:.2f} to {figure.ratio_to:.2f})"
         table.add_row(figure.name, measured, limit, ratio, figure.limit_is, figure.note)
     console.print(table)
+    for each in skipped:
+        console.print(f"skipped: {each.name}: {each.reason}", markup=False)
 
 
 def main(arguments: list[str]) -> int:
@@ -191,11 +210,18 @@ def main(arguments: list[str]) -> int:
 def run(console: Console, group: str, *, is_quick: bool) -> None:
     """Measure a group and show its figures; write them unless the run is quick."""
     before = machine()
-    with console.status(f"measuring {group}"):
-        figures = QUICK_GROUPS[group](1) if is_quick else GROUPS[group](PAIRS)
+    figures, skipped = list[Figure](), list[Skipped]()
+    with console.status(f"measuring {group}") as status:
+        for each in QUICK_GROUPS[group](1) if is_quick else GROUPS[group](PAIRS):
+            if isinstance(each, Figure):
+                figures.append(each)
+            else:
+                skipped.append(each)
+            done = count_text(len(figures), "figure")
+            status.update(f"measuring {group}: {done}, the last one: {escape(each.name)}")
     if not is_quick:
-        write(group, figures, before)
-    show(console, group, figures)
+        write(group, figures, skipped, before)
+    show(console, group, figures, skipped)
 
 
 if __name__ == "__main__":

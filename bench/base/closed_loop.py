@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
-from bench.base.connection import SIZE, answer_to, socket_to
+from bench.base.connection import SIZE, ConnectionClosed, answer_to, socket_to
 
 READ_BYTES = 64 << 10
 
@@ -87,7 +87,7 @@ class _Client:
         """Read what is there. Returns whether the answer is complete."""
         received = self._socket.recv_into(self._buffer)
         if not received:
-            raise ConnectionError("the broker closed the connection")
+            raise ConnectionClosed(self._frame)
         self._missing -= received
         if self._missing:
             return False

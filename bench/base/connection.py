@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 SIZE = struct.Struct(">i")
+API = struct.Struct(">4xhh")
+"""The key and the version of a request, after its size."""
 ANSWER_BYTES = 1 << 20
+
+
+class ConnectionClosed(ConnectionError):
+    """The server closed a connection instead of answering, as after a request that it does not know."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.api_key, self.version = API.unpack_from(frame)
+        request = f"a request with key {self.api_key} and version {self.version}"
+        super().__init__(f"the broker closed the connection after {request}")
 
 
 class Connection:
@@ -20,6 +31,7 @@ class Connection:
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket_to(port, tls)
         self._answer = bytearray(ANSWER_BYTES)
+        self._sent = b""
 
     def close(self) -> None:
         self._socket.close()
@@ -29,6 +41,7 @@ class Connection:
         return self._socket.detach()
 
     def send(self, frame: bytes) -> None:
+        self._sent = frame
         self._socket.sendall(frame)
 
     def receive(self) -> memoryview:
@@ -56,7 +69,7 @@ class Connection:
         while received < len(view):
             count = self._socket.recv_into(view[received:])
             if count == 0:
-                raise ConnectionError("the broker closed the connection")
+                raise ConnectionClosed(self._sent)
             received += count
 
 
@@ -70,16 +83,16 @@ def socket_to(port: int, tls: ssl.SSLContext | None = None) -> socket.socket:
 def answer_to(connection: socket.socket, frame: bytes) -> bytes:
     """Send one request and read its answer, returned without its size."""
     connection.sendall(frame)
-    (size,) = SIZE.unpack(_exactly(connection, SIZE.size))
-    return _exactly(connection, size)
+    (size,) = SIZE.unpack(_exactly(connection, SIZE.size, frame))
+    return _exactly(connection, size, frame)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    """Read so many bytes, also over TLS, where MSG_WAITALL does not exist."""
+def _exactly(connection: socket.socket, size: int, frame: bytes) -> bytes:
+    """Read so many bytes of the answer to a frame, also over TLS, where MSG_WAITALL does not exist."""
     read = bytearray()
     while len(read) < size:
         if not (piece := connection.recv(size - len(read))):
-            raise ConnectionError("the broker closed the connection")
+            raise ConnectionClosed(frame)
         read += piece
     return bytes(read)
 

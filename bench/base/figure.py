@@ -1,4 +1,7 @@
-"""A figure: a measured value, the machine's limit measured beside it, and their ratio."""
+"""A figure: a measured value, the machine's limit measured beside it, and their ratio.
+
+What cannot be measured on this machine or beside this peer is skipped, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,17 @@ class Figure:
     note: str = ""
 
     def as_json(self) -> dict[str, str | float | int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A figure that was not taken."""
+
+    name: str
+    reason: str
+
+    def as_json(self) -> dict[str, str]:
         return asdict(self)
 
 

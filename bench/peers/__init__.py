@@ -1,1 +1,1 @@
-"""Kompakt beside Apache Kafka: the same frames from one client process, in turn."""
+"""Kompakt beside Apache Kafka or another release: the same frames from one client process, in turn."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -46,6 +47,23 @@ def commit_latency_figure(servers: Comparison, *, percentile: int) -> Figure:
             )
     mine, its = (median(each.micros) for each in (ours, limit))
     return replace(figure, note=f"{mine:.0f} µs of CPU a request (limit {its:.0f})")
+
+
+def produce_latency_figure(servers: Comparison, *, percentile: int) -> Figure:
+    """Measure the same produces in turn with the peer, for one that syncs as well."""
+    count = int(REQUESTS_A_SECOND * servers.effort.seconds)
+    with ExitStack() as stack:
+        frames = {}
+        for peer in servers.peers:
+            topic = stack.enter_context(topic_on(peer.port, "delete", tls=peer.tls))
+            frames[peer.port] = produce_request(topic, 0, ONE_RECORD.batch, acks=-1)
+            wait_until_accepted(peer, [frames[peer.port]])
+
+        def milliseconds(peer: Peer) -> float:
+            return latency_ms(peer, frames[peer.port], count, percentile)
+
+        name = f"produce latency p{percentile}, one record, 1 connections, acks=all"
+        return servers.figure(name, "ms", milliseconds, is_time=True)
 
 
 def latency_ms(peer: Peer, frame: bytes, count: int, percentile: int) -> float:

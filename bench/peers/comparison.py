@@ -2,7 +2,8 @@
 
 The peer's value takes the place of the machine's limit in each figure, so a ratio above 1 is ours.
 The note has the CPU of both processes, which the ratio of rates hides once a core is idle. Apache Kafka
-does not sync what it acknowledges; with acks=all we do, unless the figure says otherwise.
+does not sync what it acknowledges; with acks=all we do, unless the figure says otherwise. A peer may
+also be another release of Kompakt, with the same settings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from statistics import median
 
 from bench.base.apache_kafka import NAME as KAFKA
 from bench.base.apache_kafka import kafka_command
-from bench.base.figure import Figure, interleaved
+from bench.base.checkout import THIS_CHECKOUT, Checkout
+from bench.base.figure import Figure, interleaved, of_pairs
 from bench.base.processes import broker_command, cpu_seconds, free_port, running
 from bench.base.tansu import NAME as TANSU
 from bench.base.tansu import tansu_command
@@ -94,6 +96,11 @@ class Comparison:
         mine, its = (median(peer.micros) for peer in self.peers)
         return replace(figure, note=f"{mine:.0f} µs of CPU a request (peer {its:.0f})")
 
+    def cost_figure(self, name: str) -> Figure:
+        """Returns the CPU of a request in the pairs of the figure of that name, measured last."""
+        pairs = list(zip(self.ours.micros, self.theirs.micros, strict=True))
+        return of_pairs(f"{name}, CPU", "µs", pairs, limit_is=self.limit_is(is_time=True))
+
 
 @contextmanager
 def compared(effort: Effort, *overrides: str, label: str = "") -> Iterator[Comparison]:
@@ -139,12 +146,29 @@ def compared_over_tls(effort: Effort) -> Iterator[Comparison]:
         )
 
 
+@contextmanager
+def compared_with_release(
+    effort: Effort, release: Checkout, *overrides: str, label: str = "", over_tls: bool = False
+) -> Iterator[Comparison]:
+    """Run Kompakt and another release of it, both with these settings."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        tls = Tls(Path(folder) / "tls") if over_tls else None
+        ours = _kompakt(stack, Path(folder) / "ours", overrides, tls)
+        theirs = _kompakt(stack, Path(folder) / "theirs", overrides, tls, release)
+        yield Comparison(ours, replace(theirs, name=release.name), effort, label)
+
+
 def _kompakt(
-    stack: ExitStack, folder: Path, overrides: Sequence[str] = (), tls: Tls | None = None
+    stack: ExitStack,
+    folder: Path,
+    overrides: Sequence[str] = (),
+    tls: Tls | None = None,
+    checkout: Checkout = THIS_CHECKOUT,
 ) -> Peer:
     port, data = free_port(), folder / "data"
     settings = ["log.cleaner.enable=false", *overrides, *(tls.broker_settings(port) if tls else ())]
-    pid = stack.enter_context(running(broker_command(port, data, *settings), port))
+    command = broker_command(port, data, *settings, python=checkout.python)
+    pid = stack.enter_context(running(command, port, folder=checkout.folder))
     return Peer(port, pid, data=data, tls=tls.client if tls else None)
 
 

@@ -100,28 +100,32 @@ DELIVERIES: tuple[Row, ...] = tuple(
     partial(delivery_figure, records_a_second=2_000, percentile=percentile)
     for percentile in (50, 99)
 )
-OTHERS: tuple[Row, ...] = (
+SMALL_REQUESTS: tuple[Row, ...] = (
     *(partial(fetched_in_session_figure, partitions=partitions) for partitions in (10, 1000)),
     partial(metadata_figure, connections=16),
     partial(committed_figure, connections=16),
     partial(heartbeats_figure, members=1000),
     transactions_figure,
     *DELIVERIES,
+)
+BESIDE_LONG_POLLS: Row = partial(produced_beside_long_polls_figure, long_polls=1000)
+OTHERS: tuple[Row, ...] = (
+    *SMALL_REQUESTS,
     *(partial(commit_latency_figure, percentile=percentile) for percentile in (50, 99)),
     # The last one: Apache Kafka keeps waiting fetches of closed connections until their time is over.
-    partial(produced_beside_long_polls_figure, long_polls=1000),
+    BESIDE_LONG_POLLS,
 )
 # With servers of their own: Apache Kafka deletes the files of a topic for minutes. It refuses to create
 # 9,999 partitions by one request ("Unable to perform excessively large batch operation").
 MANY_PARTITIONS: tuple[Row, ...] = (partial(produced_to_many_figure, partitions=9_000),)
-QUICK_ROWS: tuple[Row, ...] = (
+QUICK_LOADS: tuple[Row, ...] = (
     partial(produced_figure, load=ONE_RECORD, acks=1, connections=16),
     partial(produced_figure, load=ONE_RECORD, acks=1, connections=1000),
     partial(produced_figure, load=BATCH_64, acks=1, connections=1),
     partial(produced_figure, load=compressed_load(Codec.ZSTD), acks=1, connections=1),
     partial(fetched_figure, bytes_max=1 << 20),
-    *OTHERS,
 )
+QUICK_ROWS: tuple[Row, ...] = (*QUICK_LOADS, *OTHERS)
 UNSYNCED_ROWS: tuple[Row, ...] = (
     *(
         partial(produced_figure, load=ONE_RECORD, acks=-1, connections=connections)
