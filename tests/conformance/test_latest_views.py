@@ -21,9 +21,9 @@ from tests.conformance.conftest import member_or_skip
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import CLIENT_NAMES, Client, create_topic
-from tests.harness.global_table import GlobalTable
 from tests.harness.group_run import GroupRun, until
 from tests.harness.member_program import READER_PROGRAMS, ProgramUnavailable, read_to_the_end
+from tests.harness.streams_application import global_table
 
 KEYS = 50
 ROUNDS = 40
@@ -234,7 +234,7 @@ def test_kafka_streams_has_a_view_as_a_global_table_and_follows_it(
 ) -> None:
     written = views.written["updates"]
     try:
-        table = GlobalTable(tmp_path, views.broker.bootstrap_servers, written.view)
+        table = global_table(tmp_path, views.broker.bootstrap_servers, written.view)
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
     with table:
@@ -245,3 +245,4 @@ def test_kafka_streams_has_a_view_as_a_global_table_and_follows_it(
             lambda: table.rows() == written.table(),
             lambda: str(table.rows().items() ^ written.table().items()),
         )
+        table.stop()

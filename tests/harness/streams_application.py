@@ -1,13 +1,14 @@
-"""A stateful Kafka Streams application, `conformance/java/WordCount.java`: start, query, kill, stop.
+"""Applications of Kafka Streams, `conformance/java/StreamsApplication.java`: start, query, kill, stop.
 
-Its counts are in a state store (a local database) and in that store's changelog, a compacted topic.
-After a kill it discards the database and restores it from the changelog: exactly-once only covers
-committed records.
+Each has one state store. The counts of the word count are in its changelog also, a compacted topic:
+after a kill the application discards its local database and restores it from there, because
+exactly-once only covers committed records. A global table has no changelog but its topic.
 """
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,26 +16,28 @@ from typing import Self
 from pipeline.spark.jars import jars
 from tests.harness.java_program import SOURCES, compiled, java_command
 
+PROGRAM = "StreamsApplication"
 PINS = SOURCES / "kafka-streams-4.3"
-APPLICATION = "word-count"
+WORD_COUNT = "word-count"
 LINES, COUNTS = "lines", "counts"
-"""The input topic, and the output topic for each new count of a word."""
-CHANGELOG = f"{APPLICATION}-words-changelog"
+"""The input topic of the word count, and the output topic for each new count of a word."""
+CHANGELOG = f"{WORD_COUNT}-rows-changelog"
 STOP_SECONDS_MAX = 30.0
 
 
-class WordCount:
-    """The application on one broker; its local state and its log are in `folder`.
+class StreamsApplication:
+    """An application with one topology; its local state and its log are in `folder`.
 
     Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+    def __init__(self, folder: Path, topology: str, properties: Mapping[str, object]) -> None:
         found = jars(PINS)
-        self._command = java_command("WordCount", [compiled("WordCount", found), *found])
-        self._bootstrap = bootstrap
+        command = java_command(PROGRAM, [compiled(PROGRAM, found), *found])
+        self._command = [*command, topology]
+        self._properties = properties
         self._folder = folder
-        self._log = folder / "word-count.log"
+        self._log = folder / f"{properties['application.id']}.log"
         self._lives = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -58,7 +61,8 @@ class WordCount:
             restore_suffix: is added to the name of a changelog for the topic that it is restored from.
         """
         self._lives += forgetful
-        properties = dict(self._properties())
+        state = self._folder / f"{self._properties['application.id']}-state-{self._lives}"
+        properties = {**self._properties, "state.dir": state}
         if restore_suffix:
             properties["restore.suffix"] = restore_suffix
         with self._log.open("ab") as log:
@@ -70,16 +74,19 @@ class WordCount:
                 text=True,
             )
 
-    def state(self) -> dict[str, int]:
+    def rows(self) -> dict[str, str]:
         """Returns its state store, once it is running."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("state\n")
+        self._process.stdin.write("rows\n")
         self._process.stdin.flush()
-        rows = iter(self._process.stdout.readline, "\n")
-        found = dict(row.split() for row in rows if self.check())
-        return {word: int(count) for word, count in found.items()}
+        found: dict[str, str] = {}
+        for row in iter(self._process.stdout.readline, "\n"):
+            assert row, f"it has ended: {self.tail()}"
+            key, value = row.rstrip("\n").rsplit(" ", 1)
+            found[key] = value
+        return found
 
     def check(self) -> bool:
         """Fail if it has ended. Returns true."""
@@ -105,18 +112,29 @@ class WordCount:
         """Returns the end of its log, for messages."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
 
-    def _properties(self) -> dict[str, object]:
-        """Returns a configuration that detects failures quickly and commits often."""
-        return {
-            "bootstrap.servers": self._bootstrap,
-            "application.id": APPLICATION,
-            "state.dir": self._folder / f"state-{self._lives}",
-            "commit.interval.ms": 100,
-            # Every update of a word's count goes to the changelog and to the output.
-            "statestore.cache.max.bytes": 0,
-            "topic.min.cleanable.dirty.ratio": 0,
-            "producer.transaction.timeout.ms": 10_000,
-            "consumer.session.timeout.ms": 2_000,
-            "consumer.heartbeat.interval.ms": 500,
-            "consumer.auto.offset.reset": "earliest",
-        }
+
+def word_count(folder: Path, bootstrap: str) -> StreamsApplication:
+    """Returns an application, not started, that counts words exactly once.
+
+    Its configuration detects failures quickly and commits often.
+    """
+    properties = {
+        "bootstrap.servers": bootstrap,
+        "application.id": WORD_COUNT,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": 100,
+        # Every update of a word's count goes to the changelog and to the output.
+        "statestore.cache.max.bytes": 0,
+        "topic.min.cleanable.dirty.ratio": 0,
+        "producer.transaction.timeout.ms": 10_000,
+        "consumer.session.timeout.ms": 2_000,
+        "consumer.heartbeat.interval.ms": 500,
+        "consumer.auto.offset.reset": "earliest",
+    }
+    return StreamsApplication(folder, "words", properties)
+
+
+def global_table(folder: Path, bootstrap: str, topic: str) -> StreamsApplication:
+    """Returns an application, not started, with a global table of a topic."""
+    properties = {"bootstrap.servers": bootstrap, "application.id": "global-table"}
+    return StreamsApplication(folder, f"table={topic}", properties)

@@ -21,6 +21,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.processor.internals.DefaultKafkaClientSupplier;
@@ -29,39 +30,36 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
 import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 
 /**
- * An application of Kafka Streams, exactly once: the words of the topic "lines", counted into "counts".
+ * An application of Kafka Streams with one state store, which it prints.
  *
  * <pre>
- * arguments  NAME=VALUE... , its configuration; restore.suffix=.latest restores from the changelogs' views
- * request    state
- * answer     WORD COUNT , a line for each word of the state store, then an empty line
+ * arguments  words NAME=VALUE...         the words of the topic "lines", counted into "counts"
+ *            table=TOPIC NAME=VALUE...   a global table of the topic
+ *            NAME=VALUE                  configuration; restore.suffix=.latest: from the changelogs' views
+ * request    rows
+ * answer     KEY VALUE , a line for each row of the store, then an empty line
  * </pre>
  *
  * It ends with its standard input; an exception that Kafka Streams does not handle ends it with code 1.
  */
-public final class WordCount {
-    private static final String STORE = "words";
+public final class StreamsApplication {
+    private static final String STORE = "rows";
+    private static final String WORDS = "words";
+    private static final String TABLE = "table=";
 
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();
-        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        for (String argument : arguments) {
-            int at = argument.indexOf('=');
-            properties.put(argument.substring(0, at), argument.substring(at + 1));
+        for (int number = 1; number < arguments.length; number++) {
+            int at = arguments[number].indexOf('=');
+            properties.put(arguments[number].substring(0, at), arguments[number].substring(at + 1));
         }
-        StreamsBuilder builder = new StreamsBuilder();
-        builder.<String, String>stream("lines")
-            .flatMapValues(line -> List.of(line.split(" ")))
-            .groupBy((key, word) -> word)
-            .count(Materialized.as(STORE))
-            .toStream()
-            .to("counts", Produced.with(Serdes.String(), Serdes.Long()));
+        Topology topology = topology(arguments[0]);
         String suffix = (String) properties.remove("restore.suffix");
         KafkaStreams streams = suffix == null
-            ? new KafkaStreams(builder.build(), properties)
-            : new KafkaStreams(builder.build(), properties, new RestoreFromViews(suffix));
+            ? new KafkaStreams(topology, properties)
+            : new KafkaStreams(topology, properties, new RestoreFromViews(suffix));
         streams.setUncaughtExceptionHandler(exception -> {
             exception.printStackTrace();
             Runtime.getRuntime().halt(1);
@@ -75,15 +73,32 @@ public final class WordCount {
         streams.close();
     }
 
+    private static Topology topology(String name) {
+        StreamsBuilder builder = new StreamsBuilder();
+        if (name.startsWith(TABLE)) {
+            builder.<String, String>globalTable(name.substring(TABLE.length()), Materialized.as(STORE));
+        } else if (name.equals(WORDS)) {
+            builder.<String, String>stream("lines")
+                .flatMapValues(line -> List.of(line.split(" ")))
+                .groupBy((key, word) -> word)
+                .count(Materialized.as(STORE))
+                .toStream()
+                .to("counts", Produced.with(Serdes.String(), Serdes.Long()));
+        } else {
+            throw new IllegalArgumentException("unknown topology: " + name);
+        }
+        return builder.build();
+    }
+
     private static void print(KafkaStreams streams) throws Exception {
         while (streams.state() != KafkaStreams.State.RUNNING) {
             Thread.sleep(20);
         }
-        ReadOnlyKeyValueStore<String, Long> store =
+        ReadOnlyKeyValueStore<String, Object> store =
             streams.store(StoreQueryParameters.fromNameAndType(STORE, QueryableStoreTypes.keyValueStore()));
-        try (KeyValueIterator<String, Long> rows = store.all()) {
+        try (KeyValueIterator<String, Object> rows = store.all()) {
             while (rows.hasNext()) {
-                KeyValue<String, Long> row = rows.next();
+                KeyValue<String, Object> row = rows.next();
                 System.out.println(row.key + " " + row.value);
             }
         }
