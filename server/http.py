@@ -76,6 +76,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         authenticates=config.http_authenticates,
         has_public_metrics=config.http_metrics_public,
     )
+    hosts = OurHosts(broker)
     backlogs = Backlogs()
     collector = BrokerCollector(
         broker.probe,
@@ -126,7 +127,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         not_ready=lambda: broker.not_ready,
         run_in_thread=broker.executors.scrapes.run,
         guard=lambda request: refusal(
-            request.headers.get("Host"), request.headers.get("Origin"), our_hosts(broker)
+            request.headers.get("Host"), request.headers.get("Origin"), hosts.now()
         ),
         access=access.check,
         tls=tls,
@@ -191,12 +192,29 @@ def why_not(broker: Broker) -> str:
     return f"the broker is not ready: {broker.not_ready or 'starting'}"
 
 
-def our_hosts(broker: Broker) -> frozenset[str]:
-    """Returns the host names, in lower case, that a request's Host header may carry."""
-    address = broker.config.resolved_http_listener()
-    advertised = {host for host, _ in broker.addresses.values()} | set(broker.config.http_hosts)
-    own = {socket.gethostname()} | ({address.host} if address else set())
-    return frozenset(host.lower() for host in advertised | own if host)
+class OurHosts:
+    """The host names, in lower case, that a request's Host header may carry.
+
+    They are kept from request to request, because they change only with the listeners.
+    """
+
+    __slots__ = ("_addresses", "_broker", "_names", "_own")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        address = broker.config.resolved_http_listener()
+        own = {socket.gethostname(), *broker.config.http_hosts}
+        self._own = own | ({address.host} if address else set())
+        self._addresses: dict[str, tuple[str, int]] | None = None
+        self._names: frozenset[str] = frozenset()
+
+    def now(self) -> frozenset[str]:
+        addresses = self._broker.addresses
+        if addresses != self._addresses:
+            advertised = {host for host, _ in addresses.values()}
+            self._names = frozenset(host.lower() for host in advertised | self._own if host)
+            self._addresses = dict(addresses)
+        return self._names
 
 
 @any_thread

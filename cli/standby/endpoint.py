@@ -115,7 +115,7 @@ async def open_endpoint(
         return await promotions.answer(await request.read())
 
     loop = asyncio.get_running_loop()
-    names = {each.lower() for each in (socket.gethostname(), address.host) if each}
+    names = frozenset(each.lower() for each in (socket.gethostname(), address.host) if each)
     endpoint = HttpEndpoint(
         Scraper(StandbyCollector(progress)),
         not_ready=lambda: progress.not_ready,

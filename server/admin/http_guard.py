@@ -9,14 +9,18 @@ Host. An IP address is accepted as Host: after a rebinding, Host would still be 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 LOCAL_NAMES = frozenset({"localhost"})
 
 
-def refusal(host: str | None, origin: str | None, our_names: Collection[str]) -> str | None:
-    """Returns why a request with these headers is refused, in one sentence, or None. Pure."""
+@lru_cache(maxsize=64)
+def refusal(host: str | None, origin: str | None, our_names: frozenset[str]) -> str | None:
+    """Returns why a request with these headers is refused, in one sentence, or None. Pure.
+
+    The last results are kept: clients send the same headers again and again.
+    """
     name = _name_in(f"//{host or ''}")
     if name is None or not (_is_address(name) or name in LOCAL_NAMES or name in our_names):
         return (

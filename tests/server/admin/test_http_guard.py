@@ -6,7 +6,7 @@ import pytest
 
 from server.admin.http_guard import refusal
 
-OURS = {"broker.example"}
+OURS = frozenset({"broker.example"})
 
 
 @pytest.mark.parametrize(
