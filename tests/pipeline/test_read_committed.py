@@ -1,5 +1,6 @@
-"""Spark's Kafka source reads transactions as `read_committed`: whole and in steps, before and after a
-cleaning, to the end of logs whose last records are markers."""
+"""Spark's Kafka source reads transactions as `read_committed`, from a topic and from the view of its
+last values: whole and in steps, before and after a cleaning, to the end of logs whose last records are
+markers."""
 
 from __future__ import annotations
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
-TOPIC = "orders"
 CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -43,11 +43,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Transactions:
-    """One producer's, one after the other, each over both partitions."""
+    """One producer's, one after the other, each over both partitions of a topic."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": "spark", "linger.ms": 5}
+            {"bootstrap.servers": bootstrap, "transactional.id": f"to-{topic}", "linger.ms": 5}
         )
         self._producer.init_transactions(30)
         self.committed: dict[bytes, bytes | None] = {}
@@ -69,21 +70,23 @@ class Transactions:
     def _send(self, pairs: Pairs) -> None:
         self._producer.begin_transaction()
         for key, value in pairs:
-            self._producer.produce(TOPIC, key=key, value=value, partition=key[-1] % 2)
+            self._producer.produce(self._topic, key=key, value=value, partition=key[-1] % 2)
 
 
-def test_batch_and_stream_are_given_what_is_committed_and_come_to_the_end(
-    session: SparkSession, broker: BrokerProcess, tmp_path: Path
+@pytest.mark.parametrize(("topic", "read"), [("orders", "orders"), ("prices", "prices.latest")])
+def test_batch_and_stream_read_what_is_committed_to_the_end_and_continue(
+    topic: str, read: str, session: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    create_topic(broker.bootstrap_servers, TOPIC, partitions=2, config=CONFIG)
-    source, streamed = source_of(broker), tmp_path / "stream"
-    transactions = Transactions(broker.bootstrap_servers)
+    create_topic(broker.bootstrap_servers, topic, partitions=2, config=CONFIG)
+    source = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=(read,))
+    streamed = tmp_path / "stream"
+    transactions = Transactions(broker.bootstrap_servers, topic)
     write(transactions, b"first")
     assert in_steps(session, source, streamed) == transactions.table()
     assert whole(session, source, tmp_path / "before") == transactions.table()
 
     write(transactions, b"second")
-    wait_until_clean(f"127.0.0.1:{broker.http_port}", TOPIC)
+    wait_until_clean(f"127.0.0.1:{broker.http_port}", topic)
     assert whole(session, source, tmp_path / "after") == transactions.table()
     assert in_steps(session, source, streamed) == transactions.table()
 
@@ -98,10 +101,6 @@ def write(transactions: Transactions, word: bytes) -> None:
             transactions.commit(pairs)
     transactions.commit([(b"key-1", None), (b"key-2", None)])
     transactions.abort([(b"key-%d" % key, b"never committed") for key in range(40)])
-
-
-def source_of(broker: BrokerProcess) -> KafkaSource:
-    return KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=(TOPIC,))
 
 
 def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
