@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from cleaner.passes.compare_keys import KeyComparison
-from cleaner.rules import cleaning_plan
 from storage.formats.log_config import LogConfig
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.spared_history import SparedHistory
+
+pytestmark = pytest.mark.usefixtures("sweeps_at_once")
 
 SEEDS = 300 if "KOMPAKT_SOAK" in os.environ else 8
 STEPS = 60
@@ -22,12 +23,6 @@ class ComparingHistory(SparedHistory):
 
     def config(self) -> LogConfig:
         return replace(super().config(), compaction_compare_keys=self.random.random() < 0.8)
-
-
-@pytest.fixture(autouse=True)
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

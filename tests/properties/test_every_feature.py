@@ -18,22 +18,10 @@ from storage.formats.compaction_strategy import BY_OFFSET
 from storage.state.log_states import LogStates
 from tests.harness.every_feature import EveryFeature
 
+pytestmark = pytest.mark.usefixtures("sweeps_at_once", "directories_without_ids")
+
 SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 8
 STEPS = 60
-
-
-@pytest.fixture(autouse=True)
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
-
-
-@pytest.fixture(autouse=True)
-def directories_without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The harness's logs are in directories without their topic's id."""
-    monkeypatch.setattr(
-        "storage.ledger.ledger_settling.topic_directory", lambda topic, topic_id: topic
-    )
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -25,12 +25,6 @@ SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 25
 STEPS = 60
 
 
-@pytest.fixture
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_history_keeps_what_its_rule_says(seed: int) -> None:
     KeptHistory(seed).play(STEPS)

@@ -11,7 +11,7 @@ import pytest
 
 from cleaner.passes import rewrite
 from cleaner.passes.rewrite import Rewriting
-from cleaner.rules import cleaning_plan, pick
+from cleaner.rules import pick
 from cleaner.rules.pick import Assessment
 from cleaner.rules.spared import may_stay
 from storage.formats.config_property import LONG_MAX
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.usefixtures("sweeps_at_once")
 
 SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 10
 STEPS = 60
-
-
-@pytest.fixture
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
