@@ -1,33 +1,35 @@
 # Notes where a log has something that is not the last record of its key; a part of kernel.pyx.
 #
 # One bit for a block of 2^shift neighbouring offsets. Blocks without a bit have only last records, so a
-# reader of the last values can be sent them as they are stored.
+# reader of the last values can be sent them as they are stored. When offsets lie beyond the last bit,
+# each block takes in its neighbour, so that the memory is always enough.
 
 
 @final
 cdef class DeadOffsets:
     # Constant after construction
     cdef int64_t start_offset
-    cdef int shift
+    cdef size_t size
     # State
-    cdef Buffer bits
+    cdef int shift
+    cdef uint8_t *bits
 
-    def __cinit__(self, *, int64_t start_offset, int shift):
-        if start_offset < 0 or not 0 <= shift < 63:
-            raise ValueError(f"start offset {start_offset}, shift {shift}")
+    def __cinit__(self, *, int64_t start_offset, int shift, size_t memory_bytes):
+        if start_offset < 0 or not 0 <= shift < 63 or memory_bytes == 0:
+            raise ValueError(f"start offset {start_offset}, shift {shift}, {memory_bytes} bytes")
         self.start_offset = start_offset
         self.shift = shift
+        self.size = memory_bytes
+        self.bits = <uint8_t *>calloc(memory_bytes, 1)
+        if self.bits == NULL:
+            raise MemoryError(f"no {memory_bytes} bytes to note what is not a last record")
 
     def __dealloc__(self):
-        free(self.bits.data)
+        free(self.bits)
 
     @property
     def memory_bytes(self):
-        return self.bits.capacity
-
-    def note(self, int64_t first_offset, int64_t end_offset):
-        with nogil:
-            self.note_range(first_offset, end_offset)
+        return self.size
 
     def next_dead(self, int64_t offset, int64_t end_offset):
         cdef int64_t found
@@ -35,56 +37,106 @@ cdef class DeadOffsets:
             found = self.first_from(offset, end_offset)
         return found
 
-    cdef int note_one(self, int64_t offset) except -1 nogil:
-        cdef uint64_t block
+    def note_special(self, block not None, *, int64_t base_offset, int64_t segment_end_offset):
+        cdef KeyBlock read
+        cdef SpecialRow row
+        cdef int64_t i
+        read_key_block(block, &read)
+        with nogil:
+            if read.unkeyed > 0:
+                # The block does not say where they are.
+                self.note_range(base_offset, segment_end_offset)
+            else:
+                for i in range(read.row_count):
+                    read_special_row(&read, i, base_offset, &row)
+                    self.note_range(row.first_offset, min(row.last_offset + 1, segment_end_offset))
+
+    def note_outranked(
+        self, block not None, OffsetMap offset_map not None, *, int64_t base_offset, int64_t end_offset
+    ):
+        cdef EntryScan scan
+        cdef Marking marking
+        cdef Transactions transactions = None
+        cdef History history = None
+        begin_scan(&scan, block, transactions, base_offset, self.start_offset, end_offset)
+        memset(&marking, 0, sizeof(Marking))
+        with nogil:
+            mark_entries(&scan, offset_map, transactions, &marking, history, self)
+
+    def note_as(self, DeadOffsets other not None, int64_t first_offset, int64_t end_offset):
+        cdef int64_t at = first_offset
+        cdef int64_t block_end
+        with nogil:
+            while True:
+                at = other.first_from(at, end_offset)
+                if at >= end_offset:
+                    break
+                block_end = other.block_end(at, end_offset)
+                self.note_range(at, block_end)
+                at = block_end
+
+    cdef inline void note_one(self, int64_t offset) noexcept nogil:
+        cdef int64_t block
         if offset < self.start_offset:
-            return 0
-        block = <uint64_t>(offset - self.start_offset) >> self.shift
-        if block >> 3 >= self.bits.size:
-            self.grow_to((block >> 3) + 1)
-        self.bits.data[block >> 3] |= <uint8_t>(1 << (block & 7))
-        return 0
+            return
+        block = (offset - self.start_offset) >> self.shift
+        while block >> 3 >= <int64_t>self.size:
+            self.join_neighbours()
+            block >>= 1
+        set_bit(self.bits, block)
 
-    cdef int note_range(self, int64_t first_offset, int64_t end_offset) except -1 nogil:
-        cdef int64_t offset = max(first_offset, self.start_offset)
-        while offset < end_offset:
-            self.note_one(offset)
-            offset = self.block_end(offset)
-        return 0
+    cdef void note_range(self, int64_t first_offset, int64_t end_offset) noexcept nogil:
+        cdef int64_t first = max(first_offset, self.start_offset)
+        cdef int64_t block
+        if first >= end_offset:
+            return
+        self.note_one(end_offset - 1)  # Now all blocks have bits.
+        for block in range(
+            (first - self.start_offset) >> self.shift,
+            (end_offset - 1 - self.start_offset) >> self.shift,
+        ):
+            set_bit(self.bits, block)
 
-    cdef int grow_to(self, size_t size) except -1 nogil:
-        cdef size_t before = self.bits.size
-        reserve(&self.bits, size - before)
-        memset(self.bits.data + before, 0, size - before)
-        self.bits.size = size
-        return 0
+    cdef void join_neighbours(self) noexcept nogil:
+        """Let each block have twice as many offsets."""
+        cdef int64_t block
+        cdef bint is_noted
+        for block in range(8 * <int64_t>self.size):
+            is_noted = has_bit(self.bits, block)
+            self.bits[block >> 3] &= ~(1 << (block & 7))
+            if is_noted:
+                set_bit(self.bits, block >> 1)
+        self.shift += 1
 
-    cdef int64_t block_end(self, int64_t offset) noexcept nogil:
-        return self.start_offset + ((((offset - self.start_offset) >> self.shift) + 1) << self.shift)
+    cdef int64_t block_end(self, int64_t offset, int64_t end_offset) noexcept nogil:
+        """Returns where the block of an offset ends; at most `end_offset`."""
+        cdef uint64_t block = <uint64_t>(offset - self.start_offset) >> self.shift
+        return <int64_t>min(<uint64_t>end_offset, self.start_offset + ((block + 1) << self.shift))
 
     cdef int64_t first_from(self, int64_t offset, int64_t end_offset) noexcept nogil:
         """Returns the first offset from `offset` on in a block with a bit; at most `end_offset`."""
-        cdef int64_t at = max(offset, self.start_offset)
-        cdef uint64_t block
-        while at < end_offset:
-            block = <uint64_t>(at - self.start_offset) >> self.shift
-            if block >> 3 >= self.bits.size:
-                return end_offset
-            if self.bits.data[block >> 3] == 0:
+        cdef int64_t first = max(offset, self.start_offset)
+        cdef int64_t block
+        cdef int64_t last
+        if first >= end_offset:
+            return end_offset
+        block = (first - self.start_offset) >> self.shift
+        last = min((end_offset - 1 - self.start_offset) >> self.shift, 8 * <int64_t>self.size - 1)
+        while block <= last:
+            if self.bits[block >> 3] == 0:
                 # None of the eight blocks of this byte.
-                at = self.start_offset + (<int64_t>((block | 7) + 1) << self.shift)
-                continue
-            if self.bits.data[block >> 3] >> (block & 7) & 1:
-                return at
-            at = self.block_end(at)
+                block = (block | 7) + 1
+            elif has_bit(self.bits, block):
+                return max(first, self.start_offset + (block << self.shift))
+            else:
+                block += 1
         return end_offset
 
 
 cdef bint put_last(
     OffsetMap offset_map, Prefetched *prefetched, const KeyBlock *block, DeadOffsets dead
-) except -1 nogil:
-    """Put the prefetched entries into the map, and note which records are not the last ones. Returns
-    false if the map became full."""
+) noexcept nogil:
+    """Like `put_prefetched`, with or without versions, and note which records are not the last ones."""
     cdef kp_offset_slots *slots = &offset_map.slots
     cdef kp_sip_hash hashed
     cdef int64_t lost
@@ -103,64 +155,12 @@ cdef bint put_last(
     return True
 
 
-cdef bint map_last(
-    EntryScan *scan, OffsetMap offset_map, Transactions transactions, DeadOffsets dead
-) except -1 nogil:
-    """Put the block's entries into the map. Returns false if the map is full."""
-    cdef Prefetched prefetched
-    cdef const uint8_t *entry = scan.block.entries
-    cdef int64_t offset
-    cdef int64_t i
+cdef void note_prefetched(
+    const kp_offset_slots *slots, Prefetched *prefetched, DeadOffsets dead
+) noexcept nogil:
+    """Note the records that are not the map's ones of their keys."""
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        if kp_slots_get(slots, prefetched.hashes[i]) != prefetched.offsets[i]:
+            dead.note_one(prefetched.offsets[i])
     prefetched.count = 0
-    for i in range(scan.block.entry_count):
-        offset = entry_offset(entry, scan.base_offset)
-        entry += ENTRY_SIZE
-        if not scan.start_offset <= offset < scan.end_offset:
-            continue
-        if scan.knows_outcomes and is_left_out(scan, transactions, offset):
-            continue
-        prefetch_slot(
-            &prefetched, &offset_map.slots, entry_hash(entry - ENTRY_SIZE), offset, i
-        )
-        if prefetched.count == WINDOW and not put_last(
-            offset_map, &prefetched, &scan.block, dead
-        ):
-            return False
-    return put_last(offset_map, &prefetched, &scan.block, dead)
-
-
-cdef int note_special_batches(
-    const KeyBlock *block, int64_t base_offset, int64_t segment_end_offset, DeadOffsets dead
-) except -1 nogil:
-    """Note batches that are not sent as they are: of transactions, with markers, without records. Where
-    a block has records without a key, the whole segment: the block does not say where."""
-    cdef SpecialRow row
-    cdef int64_t i
-    if block.unkeyed > 0:
-        return dead.note_range(base_offset, segment_end_offset)
-    for i in range(block.row_count):
-        read_special_row(block, i, base_offset, &row)
-        dead.note_range(row.first_offset, min(row.last_offset + 1, segment_end_offset))
-    return 0
-
-
-def map_last_keys(
-    block not None,
-    OffsetMap offset_map not None,
-    DeadOffsets dead not None,
-    *,
-    int64_t base_offset,
-    int64_t segment_end_offset,
-    int64_t start_offset,
-    int64_t end_offset,
-    Transactions transactions=None,
-):
-    cdef EntryScan scan
-    cdef bint fits
-    if offset_map.slots.counts != NULL or offset_map.slots.parts != 1:
-        raise ValueError("a map of last keys counts nothing, and has every key")
-    begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
-    with nogil:
-        note_special_batches(&scan.block, base_offset, segment_end_offset, dead)
-        fits = map_last(&scan, offset_map, transactions, dead)
-    return fits

@@ -194,6 +194,7 @@ def map_keys(
     end_offset: int,
     transactions: Transactions | None = None,
     history: History | None = None,
+    dead: DeadOffsets | None = None,
 ) -> MapStep:
     """Put those entries of a block into the map that are in [start_offset, end_offset) and in its part.
 
@@ -202,62 +203,62 @@ def map_keys(
         end_offset: a batch ends or begins there.
         transactions: the outcomes of the section's transactions; aborted records are skipped.
         history: which older values stay; the map counts the entries, and its cells get them.
+        dead: gets the records that others outrank.
 
     Raises:
         KeysDiffer: see the module.
-        ValueError: a map that counts has no history, or the reverse, or the block no timestamps.
+        ValueError: a map that counts has no history, or the reverse, or the block no timestamps; or with
+            `dead` the map counts, or has only a part of the keys.
     """
 
 class DeadOffsets:
     """Where a log has something that is not the last record of its key, by blocks of offsets.
 
-    Everything else can be sent to a reader of the last values as it is stored. For one thread at a time.
+    Everything else can be sent to a reader of the last values as it is stored. The memory never grows:
+    if offsets lie beyond it, blocks become larger. For one thread at a time.
     """
 
-    def __init__(self, *, start_offset: int, shift: int) -> None:
+    def __init__(self, *, start_offset: int, shift: int, memory_bytes: int) -> None:
         """
         Args:
             start_offset: offsets below it are not noted.
-            shift: a block has 2^shift offsets, and takes a bit.
+            shift: a block has 2^shift offsets at first, and takes a bit.
 
         Raises:
-            ValueError: `start_offset` or `shift` is negative, or `shift` above 62.
+            ValueError: `start_offset` or `shift` is negative, `shift` above 62, or `memory_bytes` 0.
         """
 
     @property
     def memory_bytes(self) -> int: ...
-    def note(self, first_offset: int, end_offset: int) -> None:
-        """Note the blocks of the offsets in [first_offset, end_offset)."""
-
     def next_dead(self, offset: int, end_offset: int) -> int:
         """Returns the first offset from `offset` on that lies in a noted block; at most `end_offset`."""
 
-def map_last_keys(
-    block: Buffer,
-    offset_map: OffsetMap,
-    dead: DeadOffsets,
-    *,
-    base_offset: int,
-    segment_end_offset: int,
-    start_offset: int,
-    end_offset: int,
-    transactions: Transactions | None = None,
-) -> bool:
-    """Put those entries of a block into the map that are in [start_offset, end_offset), and note what is
-    not the last record of its key. Returns False if the map is full.
+    def note_special(self, block: Buffer, *, base_offset: int, segment_end_offset: int) -> None:
+        """Note batches that are not sent as they are: of transactions, with markers, without records;
+        the whole segment if the block counts records without a key.
 
-    Noted are records that others of the map outrank, batches of transactions, batches without records,
-    and the whole segment if the block counts records without a key.
+        Args:
+            block: a block of the sidecar of the segment from `base_offset` to `segment_end_offset`.
 
-    Args:
-        block: a block of the sidecar of the segment from `base_offset` to `segment_end_offset`.
-        offset_map: has all keys, and counts nothing.
-        transactions: the outcomes of the section's transactions; aborted records are skipped.
+        Raises:
+            KeysDiffer: see the module.
+        """
 
-    Raises:
-        KeysDiffer: see the module.
-        ValueError: it is another map.
-    """
+    def note_outranked(
+        self, block: Buffer, offset_map: OffsetMap, *, base_offset: int, end_offset: int
+    ) -> None:
+        """Note the records of a block below `end_offset` that are not the map's ones of their keys.
+
+        Args:
+            block: a block of the sidecar of the segment at `base_offset`.
+            offset_map: has every key; it does not change.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
+    def note_as(self, other: DeadOffsets, first_offset: int, end_offset: int) -> None:
+        """Note what another has noted of the offsets in [first_offset, end_offset)."""
 
 class LatestFilter:
     """Copies those records of a log that are the last ones of their keys, for readers of a view.

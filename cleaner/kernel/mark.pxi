@@ -41,8 +41,14 @@ cdef bint put_ranked(
 
 
 cdef inline bint put_window(
-    const EntryScan *scan, OffsetMap offset_map, Prefetched *prefetched, History history
+    const EntryScan *scan,
+    OffsetMap offset_map,
+    Prefetched *prefetched,
+    History history,
+    DeadOffsets dead,
 ) noexcept nogil:
+    if dead is not None:
+        return put_last(offset_map, prefetched, &scan.block, dead)
     if offset_map.slots.counts != NULL:
         return put_counted(offset_map, prefetched, scan, history)
     if offset_map.slots.versions == NULL:
@@ -55,6 +61,7 @@ cdef bint map_entries(
     OffsetMap offset_map,
     Transactions transactions,
     History history,
+    DeadOffsets dead,
     int64_t *seen,
     int64_t *put,
 ) noexcept nogil:
@@ -78,9 +85,11 @@ cdef bint map_entries(
             continue
         put[0] += 1
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
-        if prefetched.count == WINDOW and not put_window(scan, offset_map, &prefetched, history):
+        if prefetched.count == WINDOW and not put_window(
+            scan, offset_map, &prefetched, history, dead
+        ):
             return False
-    return put_window(scan, offset_map, &prefetched, history)
+    return put_window(scan, offset_map, &prefetched, history, dead)
 
 
 def map_keys(
@@ -92,6 +101,7 @@ def map_keys(
     int64_t end_offset,
     Transactions transactions=None,
     History history=None,
+    DeadOffsets dead=None,
 ):
     cdef EntryScan scan
     cdef int64_t seen = 0
@@ -99,8 +109,10 @@ def map_keys(
     cdef bint fits
     begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
     check_history(&scan.block, offset_map, history)
+    if dead is not None and (offset_map.slots.counts != NULL or offset_map.slots.parts != 1):
+        raise ValueError("only a map that counts nothing, and has every key, says what is dead")
     with nogil:
-        fits = map_entries(&scan, offset_map, transactions, history, &seen, &put)
+        fits = map_entries(&scan, offset_map, transactions, history, dead, &seen, &put)
     return MapStep(entries=seen, put=put, is_full=not fits)
 
 
@@ -285,6 +297,10 @@ cdef inline void set_bit(uint8_t *bits, int64_t number) noexcept nogil:
     bits[number >> 3] |= 1 << (number & 7)
 
 
+cdef inline bint has_bit(const uint8_t *bits, int64_t number) noexcept nogil:
+    return (bits[number >> 3] >> (number & 7)) & 1
+
+
 cdef inline void note_outranked(Marking *marking, int64_t offset, int64_t by) noexcept nogil:
     if marking.outranked == 0:
         marking.outranked_offset = offset
@@ -298,6 +314,7 @@ cdef void mark_entries(
     Transactions transactions,
     Marking *marking,
     History history,
+    DeadOffsets dead,
 ) noexcept nogil:
     cdef Prefetched prefetched
     cdef int64_t first_entry = marking.first_entry
@@ -320,8 +337,8 @@ cdef void mark_entries(
             continue
         prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
         if prefetched.count == WINDOW:
-            mark_window(scan, offset_map, &prefetched, marking, history)
-    mark_window(scan, offset_map, &prefetched, marking, history)
+            mark_window(scan, offset_map, &prefetched, marking, history, dead)
+    mark_window(scan, offset_map, &prefetched, marking, history, dead)
 
 
 cdef inline void mark_window(
@@ -330,8 +347,11 @@ cdef inline void mark_window(
     Prefetched *prefetched,
     Marking *marking,
     History history,
+    DeadOffsets dead,
 ) noexcept nogil:
-    if offset_map.slots.counts != NULL:
+    if dead is not None:
+        note_prefetched(&offset_map.slots, prefetched, dead)
+    elif offset_map.slots.counts != NULL:
         mark_counted(offset_map, prefetched, marking, scan, history)
     elif offset_map.slots.versions == NULL:
         mark_prefetched(&offset_map.slots, prefetched, marking)
@@ -357,6 +377,7 @@ def mark_keys(
     cdef unsigned char[::1] winner_bits
     cdef EntryScan scan
     cdef Marking marking
+    cdef DeadOffsets dead = None
     begin_scan(&scan, block, transactions, base_offset, log_start_offset, end_offset)
     check_history(&scan.block, offset_map, history)
     if not marks_reach(bits.shape[0], first_entry, scan.block.entry_count):
@@ -371,7 +392,7 @@ def mark_keys(
             raise ValueError("the bits of marks and of winners differ in number")
         marking.winners = &winner_bits[0] if winner_bits.shape[0] > 0 else NULL
     with nogil:
-        mark_entries(&scan, offset_map, transactions, &marking, history)
+        mark_entries(&scan, offset_map, transactions, &marking, history, dead)
     return MarkStep(
         superseded=marking.superseded,
         met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),

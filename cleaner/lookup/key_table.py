@@ -11,30 +11,20 @@ then nothing is found at its offset. docs/design/get.md says more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
-from cleaner.kernel.kernel import (
-    DeadOffsets,
-    KeyIndexer,
-    LatestFilter,
-    OffsetMap,
-    Transactions,
-    map_last_keys,
-)
+from cleaner.kernel.kernel import LatestFilter, OffsetMap, Transactions, map_keys
+from cleaner.lookup.dead_notes import DeadNotes
+from cleaner.lookup.segment_keys import SegmentKeys
+from cleaner.lookup.table_view import TableView
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
-from cleaner.passes.index import indexed_blocks
 from cleaner.rules.text import size_text
 from protocol.wire.numbers import Offset
-from storage.files.errors import DamagedSidecar, MissingFile
 from storage.formats.compaction_strategy import CompactionStrategy
-from storage.formats.key_sidecar import KeySidecar
-from storage.log.cleaning_view import CleanableSegment, TailView
+from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog
-from storage.segment.lookup import position_before
-from storage.threads import loop_thread
 
 LOAD_FACTOR = 0.9
 SPILL_SLOTS = 1024
@@ -47,11 +37,9 @@ GUESSED_KEYS_MAX = 1 << 17
 """So many distinct keys are expected at first among records that no pass has seen; the table doubles
 when there are more."""
 
-
-BLOCK_SHIFT_MIN = 6
-BLOCKS_MAX = 1 << 20
-"""A table notes by blocks of 64 offsets what is not the last record of its key. If the log has more than
-so many of them, which take 128 KiB, its blocks are larger."""
+NOTES_SHARE = 64
+NOTES_BYTES_MAX = 256 << 10
+"""A 64th of a table's memory, and at most this, is for notes of what is not a key's last record."""
 
 
 class TableTooSmall(Exception):
@@ -60,42 +48,6 @@ class TableTooSmall(Exception):
     def __init__(self, bytes_needed: int) -> None:
         super().__init__(f"the keys need {size_text(bytes_needed)}")
         self.bytes_needed = bytes_needed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableView:
-    """What a table reads of a log, at one moment."""
-
-    hash_key: bytes
-    strategy: CompactionStrategy
-    tail: TailView
-    """The segments with offsets that the table lacks."""
-
-    @property
-    def basis(self) -> TableBasis:
-        """Returns on what a table depends that is made of this."""
-        start = self.tail.log_start_offset if self.strategy.has_versions else Offset(0)
-        return TableBasis(self.strategy, self.tail.rewrites, start)
-
-
-@dataclass(frozen=True, slots=True)
-class TableBasis:
-    """On what a table depends: with another one it has to be made again."""
-
-    strategy: CompactionStrategy
-    rewrites: int
-    log_start_offset: Offset
-    """Where records have versions: one below the start may have outranked others. Else 0."""
-
-
-@loop_thread
-def table_view(log: PartitionLog, from_offset: Offset) -> TableView:
-    """Returns what a table reads that has the offsets below `from_offset`."""
-    return TableView(
-        hash_key=log.identity.hash_key,
-        strategy=log.config.strategy,
-        tail=log.tail_view(from_offset),
-    )
 
 
 def first_table_bytes(view: TableView) -> int:
@@ -113,21 +65,21 @@ def first_table_bytes(view: TableView) -> int:
 def table_bytes(keys: int, strategy: CompactionStrategy) -> int:
     """Returns the memory that a table for so many keys takes. Pure."""
     slot_bytes = MAP_ENTRY_BYTES + VERSION_BYTES * strategy.has_versions
-    return (ceil(keys / LOAD_FACTOR) + 1 + SPILL_SLOTS) * slot_bytes
+    map_bytes = (ceil(keys / LOAD_FACTOR) + 1 + SPILL_SLOTS) * slot_bytes
+    return map_bytes + min(NOTES_BYTES_MAX, map_bytes // (NOTES_SHARE - 1) + 1)
 
 
-def dead_offsets(tail: TailView) -> DeadOffsets:
-    """Returns the notes about a log, without any. Pure."""
-    shift, offsets = BLOCK_SHIFT_MIN, tail.last_stable_offset - tail.log_start_offset
-    while offsets >> shift > BLOCKS_MAX:
-        shift += 1
-    return DeadOffsets(start_offset=tail.log_start_offset, shift=shift)
+def notes_bytes(size: int) -> int:
+    """Returns how much of a table's memory is for notes. Pure."""
+    return min(NOTES_BYTES_MAX, size // NOTES_SHARE)
 
 
 class KeyTable:
     """The table of one log. For one thread at a time."""
 
-    __slots__ = ("_dead", "_map", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps")
+    __slots__ = (
+        "_bytes_max", "_map", "_notes", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -146,10 +98,14 @@ class KeyTable:
         # Constant after construction.
         self._settings = settings
         self._trusts_sidecars = trusts_sidecars
+        self._bytes_max = bytes_max
         self._map = OffsetMap(
-            bytes_max, view.hash_key, LOAD_FACTOR, has_versions=view.strategy.has_versions
+            bytes_max - notes_bytes(bytes_max),
+            view.hash_key,
+            LOAD_FACTOR,
+            has_versions=view.strategy.has_versions,
         )
-        self._dead = dead_offsets(view.tail)
+        self._notes = DeadNotes(view.tail, bytes_max=notes_bytes(bytes_max))
         self.basis = view.basis
         self.swaps = view.tail.swaps
         """The swaps of the log when the table was made."""
@@ -167,10 +123,6 @@ class KeyTable:
             and (not basis.strategy.has_versions or log.log_start_offset == basis.log_start_offset)
         )
 
-    @property
-    def memory_bytes(self) -> int:
-        return self._map.memory_bytes
-
     def offset_of(self, key: bytes) -> Offset | None:
         """Returns the offset of a key's last record; None if it has none. The record may be gone."""
         offset = self._map.get(key)
@@ -183,7 +135,42 @@ class KeyTable:
     def live_until(self, offset: Offset) -> Offset:
         """Returns up to where everything from an offset on is the last record of its key, and not in a
         transaction: at most the table's end. It may be the offset itself."""
-        return Offset(self._dead.next_dead(offset, self.end_offset))
+        return self._notes.live_until(offset, self.end_offset)
+
+    def notes_lag(self, log: PartitionLog) -> bool:
+        """Returns whether passes have replaced segments since it was noted what is not a last record.
+        Then renewed notes let more of the log be sent as it is stored."""
+        return not self.basis.strategy.has_versions and self._notes.swaps != log.swaps
+
+    def renew_notes(self, view: TableView, meter: PassMeter) -> Iterator[None]:
+        """Note again what is not a last record, in steps for a worker thread. See `DeadNotes.renew`.
+
+        Args:
+            view: of the whole log, of the same basis.
+        """
+        assert view.basis == self.basis
+        return self._notes.renew(
+            view.tail,
+            self.end_offset,
+            partial(self._compared, view, meter, end_offset=self.end_offset),
+        )
+
+    def _compared(
+        self, view: TableView, meter: PassMeter, segment: CleanableSegment, *, end_offset: Offset
+    ) -> Iterator[None]:
+        """Note what a segment has below an end that is not a last record. A step is a block of keys."""
+        source = self._keys_of(view, meter, segment, from_offset=segment.row.base_offset)
+        for block in source.blocks():
+            self._note_special(block, source)
+            self._notes.latest.note_outranked(
+                block, self._map, base_offset=source.base_offset, end_offset=end_offset
+            )
+            yield
+
+    def _note_special(self, block: bytes | memoryview, source: SegmentKeys) -> None:
+        self._notes.latest.note_special(
+            block, base_offset=source.base_offset, segment_end_offset=source.end_offset
+        )
 
     def latest_filter(
         self,
@@ -213,17 +200,13 @@ class KeyTable:
             DamagedSidecar: a sidecar is damaged; the next pass removes it. Retry without sidecars.
         """
         assert view.basis == self.basis
-        sources = [
-            _Source(
-                each,
-                view,
-                self._settings,
-                meter,
-                from_offset=self.end_offset,
-                trusts_sidecar=self._trusts_sidecars,
-            )
+        segments = [
+            each
             for each in view.tail.segments
             if each.row.size and each.row.end_offset > self.end_offset
+        ]
+        sources = [
+            self._keys_of(view, meter, each, from_offset=self.end_offset) for each in segments
         ]
         transactions = self._outcomes(sources, view)
         start_offset = max(self.end_offset, self.basis.log_start_offset)
@@ -231,21 +214,36 @@ class KeyTable:
             if source.base_offset >= view.tail.last_stable_offset:
                 break
             for block in source.blocks():
-                fits = map_last_keys(
+                self._note_special(block, source)
+                step = map_keys(
                     block,
                     self._map,
-                    self._dead,
                     base_offset=source.base_offset,
-                    segment_end_offset=source.end_offset,
                     start_offset=start_offset,
                     end_offset=view.tail.last_stable_offset,
                     transactions=transactions,
+                    dead=self._notes.latest,
                 )
-                if not fits:
-                    raise TableTooSmall(2 * self.memory_bytes)
+                if step.is_full:
+                    raise TableTooSmall(2 * self._bytes_max)
+        for segment in segments:
+            if segment.row.base_offset >= self.end_offset:
+                self._notes.note_segment(segment)
         self.end_offset = view.tail.last_stable_offset
 
-    def _outcomes(self, sources: Sequence[_Source], view: TableView) -> Transactions | None:
+    def _keys_of(
+        self, view: TableView, meter: PassMeter, segment: CleanableSegment, *, from_offset: Offset
+    ) -> SegmentKeys:
+        return SegmentKeys(
+            segment,
+            view,
+            self._settings,
+            meter,
+            from_offset=from_offset,
+            trusts_sidecar=self._trusts_sidecars,
+        )
+
+    def _outcomes(self, sources: Sequence[SegmentKeys], view: TableView) -> Transactions | None:
         """Returns the outcomes of the transactions; None if there can be none.
 
         All transactional records left below the clean offset were committed, though their markers may be
@@ -268,70 +266,3 @@ class KeyTable:
                 if not found.walk(block, base_offset=source.base_offset):
                     return found
         return found
-
-
-class _Source:
-    """The blocks of a segment from an offset on: of its key sidecar, or made while it is read."""
-
-    __slots__ = ("_from_offset", "_meter", "_segment", "_settings", "_sidecar", "_view")
-
-    def __init__(
-        self,
-        segment: CleanableSegment,
-        view: TableView,
-        settings: CleanerSettings,
-        meter: PassMeter,
-        *,
-        from_offset: Offset,
-        trusts_sidecar: bool,
-    ) -> None:
-        self._segment = segment
-        self._view = view
-        self._settings = settings
-        self._meter = meter
-        self._from_offset = from_offset
-        self._sidecar = self._opened() if trusts_sidecar else None
-
-    @property
-    def base_offset(self) -> Offset:
-        return self._segment.row.base_offset
-
-    @property
-    def end_offset(self) -> Offset:
-        return self._segment.row.end_offset
-
-    @property
-    def may_have_transactions(self) -> bool:
-        return self._sidecar is None or self._sidecar.totals.special_rows > 0
-
-    def blocks(self) -> Iterator[memoryview | bytes]:
-        """Yields the blocks, in order. They may begin before the offset. Raises as `KeyTable.extend`."""
-        return self._made_blocks() if self._sidecar is None else self._stored_blocks(self._sidecar)
-
-    def _opened(self) -> KeySidecar | None:
-        with suppress(MissingFile, DamagedSidecar):
-            return self._segment.open_key_sidecar(self._view.hash_key, self._view.strategy)
-        return None
-
-    def _stored_blocks(self, sidecar: KeySidecar) -> Iterator[memoryview]:
-        for block in sidecar.blocks():
-            self._meter.read(len(block.data))
-            yield block.data
-
-    def _made_blocks(self) -> Iterator[bytes]:
-        indexer = KeyIndexer(
-            self._view.hash_key,
-            base_offset=self.base_offset,
-            decompressed_bytes_max=self._settings.decompressed_bytes_max,
-            strategy=self._view.strategy,
-        )
-        start = 0
-        if self.base_offset < self._from_offset:
-            start = position_before(self._segment.segment, self._from_offset)
-        return indexed_blocks(
-            self._segment,
-            indexer,
-            chunk_bytes=self._settings.chunk_bytes,
-            meter=self._meter,
-            start=start,
-        )

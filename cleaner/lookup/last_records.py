@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cleaner.lookup.key_table import KeyTable, TableView
+from cleaner.lookup.key_table import KeyTable
 from cleaner.lookup.record_at import record_at
+from cleaner.lookup.table_view import TableView
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.record import Record

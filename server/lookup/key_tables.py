@@ -15,14 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cleaner.lookup.key_table import (
-    KeyTable,
-    TableTooSmall,
-    TableView,
-    first_table_bytes,
-    table_view,
-)
+from cleaner.lookup.key_table import KeyTable, TableTooSmall, first_table_bytes
 from cleaner.lookup.last_records import OutdatedTable, TooLarge, WrongTable, made_table
+from cleaner.lookup.table_view import TableView, table_view
 from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CleanerSettings

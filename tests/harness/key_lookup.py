@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TypeVar
 
-from cleaner.lookup.key_table import (
-    KeyTable,
-    TableTooSmall,
-    TableView,
-    first_table_bytes,
-    table_view,
-)
+from cleaner.lookup.key_table import KeyTable, TableTooSmall, first_table_bytes
 from cleaner.lookup.last_records import OutdatedTable, Room, last_records, made_table
+from cleaner.lookup.table_view import TableView, table_view
+from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.rules.latest import Rank, version_of
 from protocol.records.record import Record
@@ -36,6 +33,8 @@ class LookedUp:
         self.table: KeyTable | None = None
         self.made = 0
         """Tables that were made."""
+        self._renewal: tuple[KeyTable, Iterator[None]] | None = None
+        """The steps that are left of a renewal of a table's notes."""
 
     def find(self, log: PartitionLog, *keys: bytes) -> list[Record | None]:
         """Returns the last record of each key. Raises as the lookups; then the table is gone."""
@@ -58,6 +57,22 @@ class LookedUp:
             except BaseException:
                 self.table = None
                 raise
+
+    def renew_notes(self, log: PartitionLog, *, steps: int) -> None:
+        """Take some steps of a renewal of the table's notes, which begins after a pass."""
+        view = table_view(log, Offset(0))
+        if log is not self._log or self.table is None or self.table.basis != view.basis:
+            return
+        if self._renewal is None or self._renewal[0] is not self.table:
+            if not self.table.notes_lag(log):
+                return
+            meter = meter_of(log, log.generation)
+            self._renewal = self.table, self.table.renew_notes(view, meter)
+        try:
+            if len(list(islice(self._renewal[1], steps))) < steps:
+                self._renewal = None
+        except CleaningAborted:
+            self._renewal = None
 
     def _up_to_date(self, log: PartitionLog) -> KeyTable:
         if log is not self._log:

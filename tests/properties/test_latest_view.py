@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from cleaner.lookup import key_table, latest_batches
-from cleaner.rules import cleaning_plan
-from protocol.wire.numbers import Offset
-from storage.files.errors import CorruptLog
-from storage.formats.compaction_strategy import BY_OFFSET
-from tests.harness.every_feature import EveryFeature
+from cleaner.lookup import dead_notes, latest_batches
 from tests.harness.key_lookup import read_last_of_all
+from tests.harness.key_table_faults import (
+    count_aborted,
+    forget_undos,
+    forget_what_is_outranked,
+    forget_what_is_outranked_meanwhile,
+    forget_what_passes_have_kept,
+    keep_tables,
+    renew_late,
+)
 from tests.harness.latest_view import Follower, ViewReader, values_of
+from tests.harness.read_history import ReadHistory
+
+pytestmark = pytest.mark.usefixtures("sweeps_at_once", "directories_without_ids")
 
 SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 12
 STEPS = 60
@@ -24,55 +30,39 @@ READ_BYTES_MAX = 300
 """So that a reader needs several reads, between which the history continues."""
 
 
-class ViewedHistory(EveryFeature):
-    """A history with every feature, in which a view is read after about half of the steps."""
+class ViewedHistory(ReadHistory):
+    """A history in which a view is read, and the notes of its table follow passes, in steps between
+    which the history continues."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, steps_max: int = 3) -> None:
         self.reader = ViewReader()
         self.follower = Follower()
-        self.reads = 0
+        self.steps_max = steps_max
         super().__init__(seed)
 
-    def check(self) -> None:
-        super().check()
-        if self.random.random() < 0.5:
-            damage = (CorruptLog,) if self.watched.spoiled else ()
-            with self.ends_at_damage(), suppress(*damage):
-                start = self.log.log.log_start_offset
-                found = self.reader.records(self.log.log, start, bytes_max=READ_BYTES_MAX)
-                is_at_end = self.follower.read_on(self.log, bytes_max=READ_BYTES_MAX)
-                with self.watched.spoiled.repaired(self.log):
-                    last = read_last_of_all(self.log)
-                assert found == sorted(last.values(), key=lambda each: each.offset)
-                if is_at_end:
-                    assert self.follower.values() == values_of(last)
-                self.reads += 1
-
-
-@pytest.fixture(autouse=True)
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
-
-
-@pytest.fixture(autouse=True)
-def directories_without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The harness's logs are in directories without their topic's id."""
-    monkeypatch.setattr(
-        "storage.ledger.ledger_settling.topic_directory", lambda topic, topic_id: topic
-    )
+    def read(self) -> None:
+        start = self.log.log.log_start_offset
+        self.reader.looked_up.renew_notes(
+            self.log.log, steps=min(self.random.randrange(4), self.steps_max)
+        )
+        found = self.reader.records(self.log.log, start, bytes_max=READ_BYTES_MAX)
+        is_at_end = self.follower.read_on(self.log, bytes_max=READ_BYTES_MAX)
+        with self.watched.spoiled.repaired(self.log):
+            last = read_last_of_all(self.log)
+        assert found == sorted(last.values(), key=lambda each: each.offset)
+        if is_at_end:
+            assert self.follower.values() == values_of(last)
 
 
 @pytest.fixture(autouse=True)
 def one_offset_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that short logs have something that is sent as it is stored."""
-    monkeypatch.setattr(key_table, "BLOCK_SHIFT_MIN", 0)
+    monkeypatch.setattr(dead_notes, "BLOCK_SHIFT_MIN", 0)
 
 
-def play(seed: int) -> ViewedHistory:
-    history = ViewedHistory(seed)
-    history.play(STEPS)
-    history.finish()
+def play(seed: int, *, steps_max: int = 3) -> ViewedHistory:
+    history = ViewedHistory(seed, steps_max=steps_max)
+    history.play_to_the_end(STEPS)
     return history
 
 
@@ -86,8 +76,12 @@ def test_a_view_has_the_last_record_of_each_key_in_the_order_of_their_offsets(se
     assert play(seed).reads
 
 
-def test_some_records_could_be_sent_as_they_are_stored() -> None:
-    assert sum(play(seed).reader.stored_records for seed in (1, 2, 3)) > 100
+def test_notes_that_follow_passes_let_more_records_be_sent_as_they_are_stored() -> None:
+    kept, followed = (
+        sum(play(seed, steps_max=steps_max).reader.stored_records for seed in range(6))
+        for steps_max in (0, 3)
+    )
+    assert followed > 1.2 * kept > 100
 
 
 def test_many_reads_of_followers_go_on_where_the_one_before_stopped() -> None:
@@ -97,26 +91,7 @@ def test_many_reads_of_followers_go_on_where_the_one_before_stopped() -> None:
     assert sum(each.follower.resumed for each in histories) > reads / 3
 
 
-def _count_aborted(patch: pytest.MonkeyPatch) -> None:
-    """Records of aborted transactions get into the table."""
-    patch.setattr(key_table.KeyTable, "_outcomes", lambda *_: None)
-
-
-def _keep_tables(patch: pytest.MonkeyPatch) -> None:
-    """A table holds after truncations, undos and changes of strategy."""
-
-    def never(_view: key_table.TableView) -> key_table.TableBasis:
-        return key_table.TableBasis(BY_OFFSET, 0, Offset(0))
-
-    patch.setattr(key_table.TableView, "basis", property(never))
-
-
-def _forget_what_is_outranked(patch: pytest.MonkeyPatch) -> None:
-    """Everything below the table's end counts as a last record."""
-    patch.setattr(key_table.KeyTable, "live_until", lambda table, _offset: table.end_offset)
-
-
-def _skip_the_rest_of_a_segment(patch: pytest.MonkeyPatch) -> None:
+def skip_the_rest_of_a_segment(patch: pytest.MonkeyPatch) -> None:
     """A read that has enough says that it has read the segment to its end."""
 
     def read(part: Any, segment: Any) -> None:
@@ -129,8 +104,11 @@ def _skip_the_rest_of_a_segment(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [_count_aborted, _keep_tables, _forget_what_is_outranked, _skip_the_rest_of_a_segment],
-)
+    [
+        count_aborted, keep_tables, forget_undos, skip_the_rest_of_a_segment, forget_what_is_outranked,
+        forget_what_passes_have_kept, forget_what_is_outranked_meanwhile, renew_late,
+    ],
+)  # fmt: skip
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,9 +12,9 @@ from cleaner.lookup.key_table import (
     TableTooSmall,
     first_table_bytes,
     table_bytes,
-    table_view,
 )
 from cleaner.lookup.last_records import Room, TooLarge, WrongTable, last_records, made_table
+from cleaner.lookup.table_view import table_view
 from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
