@@ -5,6 +5,8 @@
 
 Works on one log take turns, because its table is for one thread at a time. All tables together take at
 most `bytes_max`: if one more does not fit, those go that were not used for the longest time.
+
+After a pass the notes of a table are renewed in the background, in slices between the works.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from cleaner.rules.text import size_text
 from metrics.facts import KeyLookupFacts
 from protocol.wire.numbers import Offset
 from server.runtime.executors import Executor
-from server.runtime.tasks import to_its_end
+from server.runtime.tasks import spawn, to_its_end
 from storage.files.errors import DamagedSidecar, SegmentRemoved
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
@@ -35,6 +37,9 @@ ATTEMPTS = 10
 """How often a work begins again because the log has changed under it."""
 
 NOTHING = Offset(0)
+
+SLICE_SECONDS = 0.002
+"""So long a work waits at most, beside one block of keys, for the renewal of the table's notes."""
 
 T = TypeVar("T")
 
@@ -67,6 +72,11 @@ class _Entry:
     bytes_granted: int = 0
     """The memory that the table takes, or may take while it is made."""
     trusts_sidecars: bool = True
+    is_renewed: bool = False
+    """Whether the table's notes are being renewed."""
+    is_in_slice: bool = False
+    """Whether a slice of that holds the lock. The table may go nevertheless; its memory does a little
+    later."""
 
 
 @loop_thread
@@ -166,6 +176,45 @@ class KeyTables:
                 return done[0]
         raise LookupEnded("the broker stops" if self.is_stopping else "the log changes too fast")
 
+    def follow_passes(self, log: PartitionLog) -> None:
+        """Let the notes of a log's table follow what passes have removed, if they do not yet.
+
+        That happens in the background. Until it is done, the notes say too much, but miss nothing.
+        """
+        entry = self._entries.get(log)
+        if entry is None or entry.table is None or entry.is_renewed or self.is_stopping:
+            return
+        if entry.table.notes_lag(log):
+            entry.is_renewed = True
+            spawn(self._renew_notes(log, entry, entry.table), "renew the notes of a key table")
+
+    async def _renew_notes(self, log: PartitionLog, entry: _Entry, table: KeyTable) -> None:
+        try:
+            async with entry.lock:
+                view = table_view(log, NOTHING)
+                if view.basis != table.basis:
+                    return
+                steps = table.renew_notes(view, self._meter(log, view))
+            is_done = False
+            while not is_done:
+                async with entry.lock:
+                    if entry.table is not table or self.is_stopping:
+                        return
+                    entry.is_in_slice = True
+                    is_done = await self._thread.run(self._take_steps, steps)
+                    entry.is_in_slice = False
+                await asyncio.sleep(0)  # Works that wait for the table come first.
+        except CleaningAborted:
+            pass  # The table has become useless, or the broker stops.
+        finally:
+            entry.is_renewed = entry.is_in_slice = False
+
+    @any_thread
+    def _take_steps(self, steps: Iterator[None]) -> bool:
+        """Take steps for a while. Returns whether they are at the end."""
+        end = self._monotonic() + SLICE_SECONDS
+        return all(self._monotonic() < end for _ in steps)
+
     def _entry_of(self, log: PartitionLog) -> _Entry:
         entry = self._entries.get(log)
         if entry is None:
@@ -261,7 +310,7 @@ class KeyTables:
     def _in_order_of_use(self, entry: _Entry) -> Iterator[PartitionLog]:
         """Yields the logs whose tables may go, those first that were not used for the longest time."""
         for log, each in list(self._entries.items()):
-            if each is not entry and not each.lock.locked():
+            if each is not entry and (each.is_in_slice or not each.lock.locked()):
                 yield log
 
     def _forget(self, entry: _Entry) -> None:

@@ -127,6 +127,8 @@ class ViewReads:
         if at_once is not None:
             self._stored_total += 1
             return at_once
+        if self._made is not None and offset < log.clean_offset:
+            self._made.follow_passes(log)
         found, seconds = await self._latest(
             log, offset, bytes_max=bytes_max, whole_first_batch=whole_first_batch
         )

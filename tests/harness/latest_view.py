@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from cleaner.lookup.key_table import KeyTable
@@ -78,6 +79,12 @@ def stored(log: PartitionLog, offset: Offset, end: Offset) -> list[Record]:
 def bytes_of(found: LatestBatches) -> bytes:
     """Returns the batches that a read got, one after the other."""
     return b"".join(found.records)
+
+
+async def notes_followed() -> None:
+    """Wait until no table of a broker renews its notes."""
+    while renewals := [each for each in asyncio.all_tasks() if "notes" in each.get_name()]:
+        await asyncio.wait(renewals)
 
 
 class ViewReader:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
-from cleaner.lookup.key_table import KEYS_MIN, table_bytes
+from cleaner.lookup import dead_notes
+from cleaner.lookup.key_table import KEYS_MIN, KeyTable, table_bytes
 from cleaner.lookup.last_records import Room
+from protocol.wire.numbers import Offset
 from server.lookup.key_lookups import KeyLookups
 from server.lookup.key_tables import KeyTables, LookupEnded, TooManyKeys
 from server.runtime.executors import Executor
 from server.runtime.turns import Turns
 from storage.formats.compaction_strategy import BY_OFFSET
-from tests.harness.compacted_log import SETTINGS, CompactedLog
+from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
+from tests.harness.latest_view import notes_followed
 
 ONE_TABLE = table_bytes(KEYS_MIN + 1, BY_OFFSET)
 
@@ -26,12 +31,20 @@ def thread() -> Iterator[Executor]:
     executor.close()
 
 
-def tables_with(thread: Executor, *, bytes_max: int = 1 << 30) -> KeyTables:
+@pytest.fixture(autouse=True)
+def one_offset_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short logs have something that is sent as it is stored."""
+    monkeypatch.setattr(dead_notes, "BLOCK_SHIFT_MIN", 0)
+
+
+def tables_with(
+    thread: Executor, *, bytes_max: int = 1 << 30, monotonic: Callable[[], float] = lambda: 0.0
+) -> KeyTables:
     return KeyTables(
         thread,
         settings=lambda: SETTINGS,
         bytes_max=lambda: bytes_max,
-        monotonic=lambda: 0.0,
+        monotonic=monotonic,
     )
 
 
@@ -139,3 +152,99 @@ async def test_the_table_of_a_deleted_log_makes_room_at_the_next_new_one(thread:
 
     await value(tables, log_with(b"2"))
     assert tables.facts().tables == 1
+
+
+# ---------------------------------------------------------------- passes
+
+
+async def live_until(tables: KeyTables, log: CompactedLog) -> int:
+    """Up to where the log is sent as it is stored."""
+    return await tables.use(log.log, lambda table, _: table.live_until(Offset(0)))
+
+
+async def cleaned(tables: KeyTables) -> CompactedLog:
+    """A log that a pass has cleaned after its table was made: three segments, all last records."""
+    log = CompactedLog(replace(CONFIG, segment_bytes=1, compaction_undo_ms=60_000))
+    for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
+        log.append((key, b"1"))
+    assert await live_until(tables, log) == 0
+    log.clean()
+    return log
+
+
+async def test_after_a_pass_the_notes_follow_in_the_background(thread: Executor) -> None:
+    tables = tables_with(thread)
+    log = await cleaned(tables)
+    assert await live_until(tables, log) == 0
+
+    tables.follow_passes(log.log)
+    tables.follow_passes(log.log)
+    await notes_followed()
+    assert await live_until(tables, log) == 6
+    assert tables.facts().made_total == 1
+
+
+async def test_requests_come_between_the_slices_of_a_renewal(thread: Executor) -> None:
+    seconds = count()
+    tables = tables_with(thread, monotonic=lambda: float(next(seconds)))
+    log = await cleaned(tables)
+
+    tables.follow_passes(log.log)
+    log.append((b"a", b"2"))
+    ended = asyncio.create_task(notes_followed())
+    for _ in range(3):
+        assert await value(tables, log) == b"2"
+        assert not ended.done()
+    await ended
+    assert await live_until(tables, log) == 3
+
+
+async def test_notes_that_follow_are_not_renewed_again(
+    thread: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = tables_with(thread)
+    log = await cleaned(tables)
+    tables.follow_passes(log.log)
+    await notes_followed()
+    monkeypatch.setattr(KeyTable, "renew_notes", None)
+
+    tables.follow_passes(log.log)
+    await notes_followed()
+    tables.follow_passes(CompactedLog().log)
+    assert await live_until(tables, log) == 6
+
+
+async def test_a_broker_that_stops_ends_a_renewal(thread: Executor) -> None:
+    seconds = count()
+    tables = tables_with(thread, monotonic=lambda: float(next(seconds)))
+    log = await cleaned(tables)
+    tables.follow_passes(log.log)
+    await asyncio.sleep(0)
+
+    await tables.stop()
+    await notes_followed()
+    tables.follow_passes(log.log)
+    assert [each.get_name() for each in asyncio.all_tasks() if "notes" in each.get_name()] == []
+
+
+async def test_a_table_that_makes_room_ends_its_renewal(thread: Executor) -> None:
+    seconds = count()
+    tables = tables_with(thread, bytes_max=ONE_TABLE, monotonic=lambda: float(next(seconds)))
+    log = await cleaned(tables)
+    tables.follow_passes(log.log)
+    await asyncio.sleep(0)
+
+    await value(tables, log_with(b"2"))
+    await notes_followed()
+    assert tables.facts().tables == 1
+    assert await live_until(tables, log) == 6
+
+
+async def test_an_undo_during_a_renewal_lets_the_table_be_made_again(thread: Executor) -> None:
+    tables = tables_with(thread)
+    log = await cleaned(tables)
+    tables.follow_passes(log.log)
+    log.log.undo_pass(log.log.passes_kept[-1].number)
+    await notes_followed()
+    assert await live_until(tables, log) == 0
+    assert tables.facts().made_total == 2
