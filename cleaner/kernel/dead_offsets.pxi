@@ -49,7 +49,10 @@ cdef class DeadOffsets:
             else:
                 for i in range(read.row_count):
                     read_special_row(&read, i, base_offset, &row)
-                    self.note_range(row.first_offset, min(row.last_offset + 1, segment_end_offset))
+                    if row.last_offset < segment_end_offset:
+                        self.note_range(row.first_offset, row.last_offset + 1)
+                    else:
+                        self.note_range(row.first_offset, segment_end_offset)
 
     def note_outranked(
         self, block not None, OffsetMap offset_map not None, *, int64_t base_offset, int64_t end_offset

@@ -9,8 +9,8 @@ A run damages one batch in one of three ways and gives it to the indexer, the fi
     bytes     any bytes, with the old CRC
 
 It also damages the block of a sound batch, in its counts, rows and entries, and gives that to everything
-that reads blocks: the walk, the map, the marks, the survey, the filter and its skipping, the table
-digest.
+that reads blocks: the walk, the map, the marks, the survey, the notes of dead offsets, the filter and
+its skipping, the table digest.
 
 Only the documented errors may be raised, and the reader must find in the filter's output exactly what
 the filter's account says. Prints the counts as JSON.
@@ -36,6 +36,7 @@ if __name__ == "__main__":
 from cleaner.kernel.kernel import (
     BatchFilter,
     BatchSurvey,
+    DeadOffsets,
     KeyIndexer,
     LogSum,
     OffsetMap,
@@ -357,10 +358,38 @@ def run_reader(source: random.Random, data: bytes, _: LogBatch) -> None:
     assert reader.found.batches <= batches
 
 
+def run_notes(source: random.Random, _: bytes, batch: LogBatch) -> None:
+    """Note what a damaged block says is no last record, in memory that may be too small for it."""
+    block = exact(damaged_block(source, encode(batch), batch))
+    offset_map = OffsetMap(1 << 14, HASH_KEY)
+    end_offset = source.choice((9, 2**62, 2**63 - 1))
+    dead, copied = (
+        DeadOffsets(
+            start_offset=source.choice((0, 9)),
+            shift=source.choice((0, 6, 62)),
+            memory_bytes=source.choice((1, 2, 64)),
+        )
+        for _ in range(2)
+    )
+    dead.note_special(block, base_offset=batch.base_offset, segment_end_offset=end_offset)
+    map_keys(
+        block,
+        offset_map,
+        base_offset=batch.base_offset,
+        start_offset=0,
+        end_offset=end_offset,
+        dead=dead,
+    )
+    dead.note_outranked(block, offset_map, base_offset=batch.base_offset, end_offset=end_offset)
+    copied.note_as(dead, source.choice((0, 9)), end_offset)
+    assert 0 <= copied.next_dead(0, end_offset) <= end_offset
+
+
 RUNS: tuple[tuple[str, Callable[[random.Random, bytes, LogBatch], None]], ...] = (
     ("index", run_index),
     ("filter", run_filter),
     ("entries", run_entries),
+    ("notes", run_notes),
     ("filter by block", run_filter_with_a_damaged_block),
     ("reader", run_reader),
     ("sum", run_sum),

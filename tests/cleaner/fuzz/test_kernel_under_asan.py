@@ -57,6 +57,6 @@ def test_damaged_batches_never_take_the_kernel_out_of_bounds() -> None:
         assert counts[f"with_damaged_header {step} accepted"] > 0
         assert counts[f"undamaged {step} accepted"] > 0
     assert "undamaged index refused" not in counts
-    for step in ("entries", "filter by block", "sum"):
+    for step in ("entries", "notes", "filter by block", "sum"):
         assert counts[f"undamaged {step} refused"] > 0
         assert counts[f"undamaged {step} accepted"] > 0
