@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("cli", "server", "cleaner", "replog", "storage", "protocol", "metrics", "pipeline")
+PACKAGES = (
+    *("cli", "server", "cleaner", "replog", "storage", "protocol"),
+    *("metrics", "pipeline", "schemas"),
+)
 NUMBERED = re.compile(r"(issue|case|scenario|test)_?\d")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types"}
 

@@ -28,6 +28,7 @@ FOLDERS = (
     "metrics",
     "pipeline",
     "protocol",
+    "schemas",
     "server",
     "storage",
     "tests",

@@ -127,7 +127,7 @@ def test_every_source_that_a_text_names_exists() -> None:
     """Of a path all of it, of a name by itself that some room has such a file."""
     sources = [
         path
-        for top in (*TOPS, "metrics", "demo", "docker", "tests", "docs")
+        for top in (*TOPS, "metrics", "schemas", "demo", "docker", "tests", "docs")
         for path in (CHECKOUT / top).rglob("*")
     ]
     names = {path.name for path in (*sources, *CHECKOUT.glob("*"))}

@@ -1,0 +1,106 @@
+"""The answers of a schema registry. Pure.
+
+    GET /schemas/ids/{id}                       {"schema": ..., "schemaType": ..., "references": [...]}
+    GET /subjects/{subject}/versions/{version}  the same, with more fields
+
+A registry leaves `schemaType` out for Avro, and `references` if there are none.
+
+Source: Confluent, Schema Registry's API reference.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from schemas.outcomes import (
+    REGISTRY_REFUSED,
+    REGISTRY_UNREACHABLE,
+    UNKNOWN_SCHEMA,
+    UNSUPPORTED_SCHEMA,
+)
+from schemas.schema import SchemaType
+
+
+class Unavailable(Exception):
+    """A schema cannot be had. The text is a sentence that says what to do."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """Where a registry has a schema that another one refers to."""
+
+    name: str
+    subject: str
+    version: int
+
+    @property
+    def path(self) -> str:
+        return f"/subjects/{quote(self.subject, safe='')}/versions/{self.version}"
+
+
+class SchemaAnswer(msgspec.Struct, frozen=True, rename={"type": "schemaType"}):
+    """One schema; the others that it refers to by their places."""
+
+    schema: str
+    type: str | None = None
+    references: tuple[Reference, ...] | None = None
+
+    def schema_type(self) -> SchemaType:
+        """Returns the language of the schema. Raises Unavailable."""
+        try:
+            return SchemaType(self.type or "AVRO")
+        except ValueError:
+            known = ", ".join(each.value for each in SchemaType)
+            raise Unavailable(
+                UNSUPPORTED_SCHEMA,
+                f"the schema's type is {(self.type or '')[:40]!r}; values are decoded of {known}",
+            ) from None
+
+
+def schema_answer(url: str, what: str, status: int, body: bytes) -> SchemaAnswer:
+    """Returns the schema in the answer of a registry.
+
+    Args:
+        url: of the registry, for errors.
+        what: was asked for, for errors.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    if status != 200:
+        raise _refusal(url, what, status)
+    try:
+        return msgspec.json.decode(body, type=SchemaAnswer)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unavailable(
+            REGISTRY_REFUSED,
+            f"what answers at {url} is no schema registry: check schema.registry.url ({error})",
+        ) from error
+
+
+def _refusal(url: str, what: str, status: int) -> Unavailable:
+    if status == 404:
+        return Unavailable(
+            UNKNOWN_SCHEMA,
+            f"the registry at {url} has no {what}: it was deleted, or the value was written with another"
+            " registry, or it only looks as if it named a schema",
+        )
+    if status in {401, 403}:
+        return Unavailable(
+            REGISTRY_REFUSED,
+            f"the registry at {url} refuses the login with status {status}:"
+            " check schema.registry.basic.auth.user.info",
+        )
+    if 300 <= status < 400:
+        return Unavailable(
+            REGISTRY_REFUSED,
+            f"the registry at {url} redirects to another address, which is not followed:"
+            " set schema.registry.url to that",
+        )
+    code = REGISTRY_UNREACHABLE if status >= 500 or status == 429 else REGISTRY_REFUSED
+    return Unavailable(code, f"the registry at {url} answered with status {status} to {what}")
