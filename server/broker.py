@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from server.admin.compaction import Compaction
     from server.broker_cleaner import BrokerCleaner
     from server.lookup.key_tables import KeyTables
+    from server.lookup.value_decoding import ValueDecoding
     from server.replication.link_spec import LinkSpec
     from server.replication.replication import Replication
     from server.replication.verify.verifications import Verifications
@@ -143,6 +144,7 @@ class Broker:
         "configs",
         "consumer_groups",
         "decoded",
+        "decoding",
         "directories",
         "directories_left_out",
         "executors",
@@ -279,6 +281,8 @@ class Broker:
         """None until keys are looked up or a view is read."""
         self.snapshots: Snapshots | None = None
         """The snapshots; None until the broker serves."""
+        self.decoding: ValueDecoding | None = None
+        """What decodes values by their schemas; None until HTTP is open, and without a registry."""
         self.links: Replication | None = None
         """The links to other clusters; None until the broker serves."""
         self._log_clock: LogClock | None = None
@@ -443,6 +447,8 @@ class Broker:
         await self._close_storage()
         await self.executors.upkeep.run(self._background.close)
         await self._http.close()
+        if self.decoding is not None:
+            await self.decoding.close()
         self.executors.close()
 
     # Storage.

@@ -39,6 +39,7 @@ from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.keys.key_routes import KeyRoutes
 from server.lookup.change_routes import ChangeRoutes
+from server.lookup.configured_registry import value_decoding_of
 from server.lookup.key_lookups import KeyLookups
 from server.lookup.lookup_routes import LookupRoutes
 from server.metadata.followers import copies_of
@@ -68,6 +69,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     address = config.resolved_http_listener()
     assert address is not None
     tls = http_tls(broker)
+    broker.decoding = await value_decoding_of(config, broker.executors)
     access = HttpAccess(
         address.as_listener().bind,
         broker.audit,
@@ -106,6 +108,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         KeyLookups(broker.key_tables, broker.turns),
         broker.fetch_waiters,
         encoding=broker.executors.key_lookups,
+        decoding=broker.decoding,
     )
     changes = ChangeRoutes(
         lambda: broker.topics if broker.has_storage else why_not(broker),
@@ -113,6 +116,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         broker.fetch_waiters,
         broker.turns,
         encoding=broker.executors.key_lookups,
+        decoding=broker.decoding,
     )
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)

@@ -13,6 +13,7 @@
     quota_config.py          quotas of clients
     authorization_config.py  whether ACLs are enforced
     connection_config.py     limits on connections
+    schema_registry_config.py  the registry of schemas, with which values are decoded
     standby_config.py        whether another broker has taken over, and which ones to ask
     config.py                the rest; reading and overriding all of them
 
@@ -61,6 +62,7 @@ from server.config.network_config import NetworkConfig
 from server.config.quota_config import QuotaConfig
 from server.config.replication_config import ReplicationConfig
 from server.config.replog_config import ReplogConfig
+from server.config.schema_registry_config import SchemaRegistryConfig
 from server.config.standby_config import FENCED_BY, StandbyConfig
 from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
@@ -97,6 +99,7 @@ class BrokerConfig(
     QuotaConfig,
     ConnectionConfig,
     AuthorizationConfig,
+    SchemaRegistryConfig,
     StandbyConfig,
     TlsConfig,
     ViewConfig,
@@ -177,6 +180,7 @@ class BrokerConfig(
         config.resolved_sasl_listeners()
         config.resolved_super_users()
         config.check_view_suffix()
+        config.check_schema_registry()
         config.connections_max_by_ip()
         config.check_fence()
         config.warn_of_strange_listeners()

@@ -11,19 +11,23 @@ Source: HTML Living Standard, 9.2 Server-sent events.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.record import Record
 from protocol.records.record_batch import read_records
-from server.lookup.lookup_json import Json, record_json, text_of
+from server.lookup.lookup_json import Decodings, Json, key_json, record_json
 from server.lookup.lookup_request import bad
 
 VALUE, DELETED, LIVE, ERROR = "value", "deleted", "live", "error"
 STILL_THERE = b":\n\n"
 """A comment, which keeps a connection open that nothing else is sent on."""
+
+PIECE_RECORDS = 64
+PIECE_BYTES = 256 << 10
+"""Records are decoded in pieces of so many, or of so many bytes."""
 
 _POSITION = re.compile(r"(\d{1,10}):(\d{1,19})")
 
@@ -33,13 +37,12 @@ def event(name: str, data: Json) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-def record_event(partition: int, record: Record) -> bytes:
+def record_event(partition: int, record: Record, decodings: Decodings) -> bytes:
     """Returns the event about the last record of a key."""
     assert record.key is not None
-    key, encoding = text_of(record.key)
-    named = {"key": key, "key_encoding": encoding}
+    named = key_json(record.key, decodings)
     if record.value is not None:
-        return event(VALUE, named | record_json(partition, record))
+        return event(VALUE, named | record_json(partition, record, decodings))
     place = {
         "partition": partition,
         "offset": record.offset,
@@ -57,14 +60,37 @@ def batches_in(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
         at += header.size_bytes
 
 
-def events_of_batch(
-    partition: int, data: bytes, at: int, start_offset: int, *, decompressed_bytes_max: int
-) -> bytes:
-    """Returns the events about the records of a batch from an offset on."""
+def records_of_batch(
+    data: bytes, at: int, start_offset: int, *, decompressed_bytes_max: int
+) -> list[Record]:
+    """Returns the records of a batch from an offset on."""
     records = read_records(data, at, decompressed_bytes_max=decompressed_bytes_max)
-    return b"".join(
-        record_event(partition, each) for each in records if each.offset >= start_offset
-    )
+    return [each for each in records if each.offset >= start_offset]
+
+
+def events_of_records(partition: int, records: Iterable[Record], decodings: Decodings) -> bytes:
+    """Returns the events about some records."""
+    return b"".join(record_event(partition, each, decodings) for each in records)
+
+
+def pieces_of(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Yields the records in pieces that are decoded at once."""
+    piece: list[Record] = []
+    size = 0
+    for record in records:
+        piece.append(record)
+        size += len(record.key or b"") + len(record.value or b"")
+        if len(piece) == PIECE_RECORDS or size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def encoded_in(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yields the keys and values of records, which may name schemas."""
+    for record in records:
+        yield from (each for each in (record.key, record.value) if each is not None)
 
 
 def id_line(positions: Mapping[int, int]) -> bytes:

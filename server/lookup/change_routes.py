@@ -2,7 +2,7 @@
 
 GET    /v1/topics/<topic>/changes     server-sent events: the last value of each key, "live" after all of
                                       them, then each change; ?partition=N, ?from=now, ?follow=false,
-                                      Last-Event-ID
+                                      ?value_format=raw, Last-Event-ID
 
 It reads the view of the topic, so an event comes once its record is stable. It needs Read on the topic;
 one that the client may not read is answered like one that does not exist.
@@ -13,12 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from aiohttp import web
 
 from cleaner.rules.text import count_text
+from protocol.records.batch_header import BatchHeader
 from protocol.records.compression import Codec
+from protocol.records.record import Record
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset
 from server.admin.compaction_answers import parse_number, refusals_as_json
@@ -31,12 +35,16 @@ from server.lookup.change_events import (
     LIVE,
     STILL_THERE,
     batches_in,
+    encoded_in,
     event,
-    events_of_batch,
+    events_of_records,
     id_line,
+    pieces_of,
     positions_of,
+    records_of_batch,
 )
-from server.lookup.lookup_request import bad
+from server.lookup.lookup_request import AUTO, bad, is_raw
+from server.lookup.value_decoding import ValueDecoding
 from server.lookup.view_reads import UnreadableView, ViewRead, ViewReads
 from server.runtime.executors import Executor
 from server.runtime.turns import Turns
@@ -55,8 +63,10 @@ DECOMPRESSED_BYTES_MAX = 64 << 20
 STILL_THERE_SECONDS = 15.0
 READ_SECONDS_MAX = 75.0
 """A client that reads nothing for so long loses its stream."""
-PARAMETERS = frozenset({"partition", "from", "follow"})
+PARAMETERS = frozenset({"partition", "from", "follow", "value_format"})
 NO_EPOCH = Epoch(-1)
+
+T = TypeVar("T")
 
 
 class ChangeRoutes:
@@ -70,11 +80,13 @@ class ChangeRoutes:
         turns: Turns,
         *,
         encoding: Executor,
+        decoding: ValueDecoding | None,
     ) -> None:
         """
         Args:
             topics: returns a sentence while the broker does not serve.
             encoding: the thread that makes the events of large batches.
+            decoding: decodes values that name a schema; None without a registry.
         """
         # Constant after construction.
         self._topics = topics
@@ -82,6 +94,7 @@ class ChangeRoutes:
         self._waiters = waiters
         self._turns = turns
         self._encoding = encoding
+        self._decoding = decoding
         # State.
         self._streams = 0
 
@@ -94,6 +107,7 @@ class ChangeRoutes:
         logs = _asked_logs(topic, request.query)
         positions = _start(logs, request)
         follows = _choice(request.query, "follow", ("true", "false")) == "true"
+        decoding = None if is_raw(request.query.get("value_format", AUTO)) else self._decoding
         if self._streams >= STREAMS_MAX:
             raise CompactionRefused(
                 503,
@@ -102,7 +116,8 @@ class ChangeRoutes:
             )
         self._streams += 1
         try:
-            async with aclosing(self._events(topic, logs, positions, follows=follows)) as events:
+            made = self._events(topic, logs, positions, decoding, follows=follows)
+            async with aclosing(made) as events:
                 # Before the status is sent: a refusal should have its own.
                 first = await anext(events)
                 return await _sent(request, first, events)
@@ -114,6 +129,7 @@ class ChangeRoutes:
         topic: Topic,
         logs: Mapping[int, PartitionLog],
         positions: dict[int, Offset],
+        decoding: ValueDecoding | None,
         *,
         follows: bool,
     ) -> AsyncGenerator[bytes, None]:
@@ -126,7 +142,7 @@ class ChangeRoutes:
             while True:
                 for number, log in logs.items():
                     while positions[number] < log.last_stable_offset:
-                        async for piece in self._read(number, log, positions):
+                        async for piece in self._read(number, log, positions, decoding):
                             yield piece
                 if not is_live:
                     is_live = True
@@ -143,7 +159,11 @@ class ChangeRoutes:
             parked.leave()
 
     async def _read(
-        self, number: int, log: PartitionLog, positions: dict[int, Offset]
+        self,
+        number: int,
+        log: PartitionLog,
+        positions: dict[int, Offset],
+        decoding: ValueDecoding | None,
     ) -> AsyncIterator[bytes]:
         """Read a partition once, yield its events, and move its position."""
         start = end = positions[number]
@@ -152,19 +172,28 @@ class ChangeRoutes:
                 end = max(end, header.next_offset)
                 if header.is_control or header.next_offset <= start:
                     continue
-                make = partial(
-                    events_of_batch,
-                    number,
-                    data,
-                    at,
-                    start,
-                    decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
-                )
-                is_small = header.size_bytes <= LOOP_BYTES_MAX and header.codec is Codec.NONE
-                yield make() if is_small else await self._encoding.run(make)
+                batch = _Batch(number, data, at, start, is_large=_is_large(header))
+                async for piece in self._events_of(batch, decoding):
+                    yield piece
                 await self._turns.next(is_new=False)
         positions[number] = end
         yield id_line(positions)
+
+    async def _events_of(
+        self, batch: _Batch, decoding: ValueDecoding | None
+    ) -> AsyncIterator[bytes]:
+        """Yields the events of a batch."""
+        if decoding is None:
+            yield await self._made(batch.is_large, batch.events)
+            return
+        for piece in pieces_of(await self._made(batch.is_large, batch.records)):
+            decodings = await decoding.decodings(encoded_in(piece))
+            make = partial(events_of_records, batch.partition, piece, decodings)
+            yield await self._made(sum(map(len, encoded_in(piece))) > LOOP_BYTES_MAX, make)
+
+    async def _made(self, is_large: bool, make: Callable[[], T]) -> T:
+        """Returns what a function makes, in a thread if that takes long."""
+        return await self._encoding.run(make) if is_large else make()
 
     async def _view_of(self, log: PartitionLog, offset: Offset) -> ViewRead:
         try:
@@ -194,6 +223,29 @@ class ChangeRoutes:
         return [*map(bytes, found.records), *stored]
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch that was read."""
+
+    partition: int
+    data: bytes
+    at: int
+    """Where it begins in `data`."""
+    start: Offset
+    """The first offset that is sent."""
+    is_large: bool = field(kw_only=True)
+
+    def events(self) -> bytes:
+        """Returns the events about its records, which are not decoded."""
+        return events_of_records(self.partition, self.records(), {})
+
+    def records(self) -> list[Record]:
+        """Returns its records."""
+        return records_of_batch(
+            self.data, self.at, self.start, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
+        )
+
+
 async def _sent(
     request: web.Request, first: bytes, events: AsyncIterator[bytes]
 ) -> web.StreamResponse:
@@ -221,6 +273,10 @@ async def _written(response: web.StreamResponse, piece: bytes) -> None:
     """Send a piece. Raises TimeoutError, ConnectionError."""
     async with asyncio.timeout(READ_SECONDS_MAX):
         await response.write(piece)
+
+
+def _is_large(header: BatchHeader) -> bool:
+    return header.size_bytes > LOOP_BYTES_MAX or header.codec is not Codec.NONE
 
 
 def _asked_logs(topic: Topic, parameters: Mapping[str, str]) -> dict[int, PartitionLog]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -20,7 +20,8 @@ WAIT_SECONDS_MAX = 60.0
 STABLE_SECONDS = 5.0
 """How long a request waits for `min_offset` if it does not say."""
 
-PARAMETERS = frozenset({"key_encoding", "partition", "min_offset", "wait"})
+PARAMETERS = frozenset({"key_encoding", "partition", "min_offset", "wait", "value_format"})
+AUTO, RAW = "auto", "raw"
 SECONDS = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)s?")
 
 
@@ -32,6 +33,8 @@ class Query:
     """The one that is searched; None: all."""
     min_offset: int | None = None
     wait_seconds: float | None = None
+    is_raw: bool = False
+    """Whether values that name a schema stay as they are."""
 
 
 class KeysBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +43,16 @@ class KeysBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     keys: list[str]
     key_encoding: str = UTF_8
     partition: int | None = None
+    value_format: str = AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a batch asks for."""
+
+    keys: Sequence[bytes]
+    partition: int | None
+    is_raw: bool
 
 
 def query_of(parameters: Mapping[str, str]) -> Query:
@@ -52,7 +65,19 @@ def query_of(parameters: Mapping[str, str]) -> Query:
     min_offset = _number(parameters, "min_offset")
     if min_offset is not None and partition is None:
         raise bad("min_offset is an offset of one partition: name it with partition=N")
-    return Query(partition=partition, min_offset=min_offset, wait_seconds=_wait(parameters))
+    return Query(
+        partition=partition,
+        min_offset=min_offset,
+        wait_seconds=_wait(parameters),
+        is_raw=is_raw(parameters.get("value_format", AUTO)),
+    )
+
+
+def is_raw(value_format: str) -> bool:
+    """Returns whether values that name a schema are to stay as they are. Raises CompactionRefused."""
+    if value_format not in {AUTO, RAW}:
+        raise bad(f"value_format is {AUTO} or {RAW}, not {value_format!r}")
+    return value_format == RAW
 
 
 def key_of(text: str, encoding: str) -> bytes:
@@ -67,8 +92,8 @@ def key_of(text: str, encoding: str) -> bytes:
         raise bad(f"the key {text!r} is not {BASE64URL}") from error
 
 
-def keys_of(body: bytes) -> tuple[list[bytes], int | None]:
-    """Returns the keys of a batch, and the partition that is searched. Raises CompactionRefused."""
+def batch_of(body: bytes) -> Batch:
+    """Returns what a batch asks for. Raises CompactionRefused."""
     try:
         asked = msgspec.json.decode(body, type=KeysBody)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -77,7 +102,11 @@ def keys_of(body: bytes) -> tuple[list[bytes], int | None]:
         raise bad(f"a batch has 1 to {KEYS_MAX} keys, not {len(asked.keys)}")
     if asked.partition is not None and asked.partition < 0:
         raise bad(f"{asked.partition} is not the number of a partition")
-    return [key_of(each, asked.key_encoding) for each in asked.keys], asked.partition
+    return Batch(
+        keys=[key_of(each, asked.key_encoding) for each in asked.keys],
+        partition=asked.partition,
+        is_raw=is_raw(asked.value_format),
+    )
 
 
 def bad(sentence: str) -> CompactionRefused:

@@ -1,9 +1,9 @@
 """The HTTP routes that return the last values of keys (docs/design/get.md).
 
 GET    /v1/topics/<topic>/keys/<key>     the last value of a key; ?key_encoding=base64url, ?partition=N,
-                                         ?min_offset=N, ?wait=S, If-None-Match
+                                         ?min_offset=N, ?wait=S, ?value_format=raw, If-None-Match
 POST   /v1/topics/<topic>/keys:batch     those of up to 1,000 keys: {"keys": [...], "key_encoding": ...,
-                                         "partition": N}
+                                         "partition": N, "value_format": "raw"}
 
 Both need Read on the topic. A topic that the client may not read is answered like one that does not
 exist (`server/admin/http_access.py`).
@@ -33,12 +33,13 @@ from server.lookup.lookup_request import (
     STABLE_SECONDS,
     UTF_8,
     Query,
+    batch_of,
     etags_of,
     key_of,
-    keys_of,
     query_of,
 )
 from server.lookup.partitioner import partition_of
+from server.lookup.value_decoding import RequestDecoding, ValueDecoding
 from server.runtime.executors import Executor
 from server.topics.topic import Topic
 from server.topics.topics import Topics
@@ -67,16 +68,19 @@ class LookupRoutes:
         waiters: FetchWaiters,
         *,
         encoding: Executor,
+        decoding: ValueDecoding | None,
     ) -> None:
         """
         Args:
             topics: returns a sentence while the broker does not serve.
             encoding: the thread that encodes large answers.
+            decoding: decodes values that name a schema; None without a registry.
         """
         self._topics = topics
         self._lookups = lookups
         self._waiters = waiters
         self._encoding = encoding
+        self._decoding = decoding
         self._answering = asyncio.Semaphore(ANSWERS_MAX)
 
     def routes(self) -> list[web.RouteDef]:
@@ -96,33 +100,45 @@ class LookupRoutes:
         logs = _logs_of(topic, places)
         with KeyChanges(self._waiters, list(logs.values()), query.wait_seconds or 0.0) as changes:
             await self._until_stable(logs, query)
+            decoding = self._decoding_for(is_raw=query.is_raw)
             while True:
                 async with self._answering:
                     (hits,) = await self._hits(logs, [key], places)
                     etag = etag_of(hits)
-                    if not ({etag, "*"} & known):
-                        answer = answer_json(topic.name, key, hits)
+                    is_another = not ({etag, "*"} & known)
+                    data = [key, *_values_of(hits)] if is_another else []
+                    if is_another and not decoding.lacks_schemas(data):
+                        answer = answer_json(topic.name, key, hits, await decoding.of(data))
                         return await self._send(request, answer, etag)
-                if not await changes.next():
+                if is_another:
+                    await decoding.fetch_schemas(data)
+                elif not await changes.next():
                     return web.Response(status=304, headers={"ETag": etag})
                 check_exists(serving(self._topics()), topic)
 
     async def _batch(self, request: web.Request) -> web.StreamResponse:
         try:
-            keys, partition = keys_of(await request.read())
+            batch = batch_of(await request.read())
         except web.HTTPRequestEntityTooLarge as error:
             raise CompactionRefused(
                 413, "the keys take more than 1 MiB: ask for fewer keys at once", code="too_large"
             ) from error
         topic = self._topic(request.match_info["topic"])
-        places = _places_of(topic, keys, partition)
+        places = _places_of(topic, batch.keys, batch.partition)
         logs = _logs_of(topic, places)
-        async with self._answering:
-            found = await self._hits(logs, keys, places)
-            records = [
-                answer_json(topic.name, key, hits) for key, hits in zip(keys, found, strict=True)
-            ]
-            return await self._send(request, {"records": records})
+        decoding = self._decoding_for(is_raw=batch.is_raw)
+        while True:
+            async with self._answering:
+                found = await self._hits(logs, batch.keys, places)
+                data = [*batch.keys, *(value for hits in found for value in _values_of(hits))]
+                if not decoding.lacks_schemas(data):
+                    decodings = await decoding.of(data)
+                    records = [
+                        answer_json(topic.name, key, hits, decodings)
+                        for key, hits in zip(batch.keys, found, strict=True)
+                    ]
+                    return await self._send(request, {"records": records})
+            await decoding.fetch_schemas(data)
 
     def _topic(self, name: str) -> Topic:
         """Returns the topic of a request. Raises CompactionRefused."""
@@ -193,6 +209,9 @@ class LookupRoutes:
         except LookupEnded as error:
             raise CompactionRefused(503, f"{log.topic_partition}: {error}") from error
 
+    def _decoding_for(self, *, is_raw: bool) -> RequestDecoding:
+        return RequestDecoding(None if is_raw else self._decoding)
+
     async def _send(
         self, request: web.Request, answer: Json, etag: str | None = None
     ) -> web.StreamResponse:
@@ -215,6 +234,10 @@ class LookupRoutes:
 
 def _encode(answer: Json) -> bytes:
     return msgspec.json.encode(answer)
+
+
+def _values_of(hits: Sequence[Hit]) -> list[bytes]:
+    return [record.value for _, record in hits if record.value is not None]
 
 
 def _size_of(answer: Json) -> int:

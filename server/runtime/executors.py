@@ -51,9 +51,9 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "checkpoints", "issuers", "key_lookups",
-        "ledger_verification", "ledgers", "loading", "lookups", "removals", "scrapes", "snapshots",
-        "upkeep", "validation", "verification",
+        "administration", "assigning", "authentication", "checkpoints", "decoding", "issuers",
+        "key_lookups", "ledger_verification", "ledgers", "loading", "lookups", "registry", "removals",
+        "scrapes", "snapshots", "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,6 +74,10 @@ class Executors:
         """Fetches the keys of token issuers, from files and over the network."""
         self.key_lookups = Executor("key_lookups", threads=2)
         """Looks up the last values of keys, filters views, and makes the tables for both."""
+        self.registry = Executor("registry", threads=4)
+        """Fetches schemas from a registry, which may be slow or down."""
+        self.decoding = Executor("decoding", threads=1)
+        """Has values decoded by the decoding process, which takes one at a time."""
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
         self.ledger_verification = Executor("ledger_verification", threads=1)

@@ -14,7 +14,7 @@ import pytest
 
 from protocol.records.record_batch import Codec, Record, build_batch
 from server.lookup import change_routes
-from server.lookup.change_events import events_of_batch, id_line, positions_of
+from server.lookup.change_events import events_of_records, id_line, positions_of, records_of_batch
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
 from tests.harness.served_transactions import ServedTransactions
 
@@ -307,6 +307,7 @@ def test_an_id_leads_back_to_its_positions() -> None:
 def test_records_below_the_start_have_no_event() -> None:
     records = [Record(offset=at, timestamp=0, key=b"k%d" % at, value=b"") for at in range(3)]
     data = bytes(build_batch(records))
-    said = events_of_batch(0, data, 0, 2, decompressed_bytes_max=1 << 20)
+    last = records_of_batch(data, 0, 2, decompressed_bytes_max=1 << 20)
+    said = events_of_records(0, last, {})
     assert said.count(b"event: value") == 1
     assert b'"key":"k2"' in said
