@@ -16,6 +16,7 @@
     |-- CorruptLog                bytes of a log that were safe on disk are damaged
     |-- LogOffline                one log is out of service, with the reason; others are served
     |-- SegmentRemoved            a segment was truncated or deleted while a reader used it
+    |-- BackupRefused             a directory cannot take or give a backup: nothing has changed
     `-- SwapRefused               cleaned segments no longer fit the log: the pass is thrown away
 
 `NotCached` is not a StorageError: it says that a read would have to wait for the disk.
@@ -154,6 +155,10 @@ class SegmentRemoved(StorageError):
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was removed")
         self.path = path
+
+
+class BackupRefused(StorageError):
+    """A backup cannot be made, read or restored there, for the reason given; nothing has changed."""
 
 
 class SwapRefused(StorageError):

@@ -115,12 +115,12 @@ def decode(data: bytes, path: str) -> SnapshotDescriptor:
         descriptor = msgspec.json.decode(data, type=SnapshotDescriptor)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(path, str(error)) from error
-    if reason := _contradiction(descriptor):
+    if reason := contradiction(descriptor):
         raise DamagedFile(path, reason)
     return descriptor
 
 
-def _contradiction(descriptor: SnapshotDescriptor) -> str | None:
+def contradiction(descriptor: SnapshotDescriptor) -> str | None:
     """Returns what in a descriptor cannot be; None if nothing is wrong."""
     directories = [each.id for each in descriptor.directories]
     if len(set(directories)) != len(directories):

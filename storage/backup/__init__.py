@@ -1,0 +1,1 @@
+"""Backups: copies of snapshots in a repository, and how these become data directories again."""

@@ -1,0 +1,276 @@
+"""Verifies backups where they are: whether each of them could be restored.
+
+    indexes      decode, with their checksums
+    objects      are there, with the size and the SHA-256 that the indexes name; each is read once
+    logs         each manifest decodes, is that of its log, and lists files that are there in full
+    records      on request: every check of `kompakt dump-log --verify`, over the objects
+
+Takes no lock. A backup that is pruned meanwhile no longer counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storage.backup.backup_files import BackupFiles
+from storage.backup.backup_index import BackupIndex, LogInBackup
+from storage.backup.backup_store import BackupStore
+from storage.backup.read_backups import Backups
+from storage.backup.snapshot_files import OWN_FILES
+from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
+from storage.files.paths import (
+    LOG,
+    MANIFEST,
+    META_PROPERTIES,
+    join,
+    segment_file,
+    topic_id_text,
+)
+from storage.formats.manifest import UNKNOWN, Manifest
+from storage.formats.manifest import decode as decode_manifest
+from storage.formats.meta_properties import read_meta_properties
+from storage.verify.findings import Severity
+from storage.verify.log import verify_log
+from storage.verify.verify import find_logs
+
+CHUNK_BYTES = 1 << 20
+
+Progress = Callable[[int], None]
+"""Receives numbers of bytes as they are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is wrong in one place."""
+
+    backups: tuple[str, ...]
+    """The ids of the backups that cannot be restored completely because of it."""
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text} (backups: {', '.join(self.backups)})"
+
+
+@dataclass(slots=True, kw_only=True)
+class BackupsReport:
+    """The results."""
+
+    backups: int = 0
+    objects: int = 0
+    bytes: int = 0
+    """The size of the objects."""
+    logs: int = 0
+    """The different states of logs in the backups."""
+    records: int | None = None
+    """The records in them; None if they were not verified."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def bytes_to_read(backups: Sequence[BackupIndex], *, with_records: bool) -> int:
+    """Returns how many bytes a verification reads."""
+    total = sum(_objects(backups).values())
+    if with_records:
+        for _, log in _different_logs(backups):
+            total += sum(file.size for name, file in log.files.items() if name.endswith(LOG))
+    return total
+
+
+def verify_backups(
+    store: BackupStore,
+    backups: Backups,
+    *,
+    with_records: bool = False,
+    progress: Progress = lambda count: None,
+) -> BackupsReport:
+    """Verify backups and the objects that they name. Raises DiskError if the store fails."""
+    report = BackupsReport(records=0 if with_records else None)
+    report.backups = len(backups.readable) + len(backups.unreadable)
+    problems = [
+        Problem(backups=(each.id,), path=each.path, text=each.reason) for each in backups.unreadable
+    ]
+    damaged = _verify_objects(store, backups.readable, report, progress)
+    problems += _object_problems(backups.readable, damaged)
+    verification = _Verification(store, backups.readable, set(damaged), progress)
+    for index in backups.readable:
+        problems += verification.check_directories(index)
+    for index, log in _different_logs(backups.readable):
+        report.logs += 1
+        problems += verification.check_log(index, log)
+        if with_records:
+            problems += verification.check_records(index, log, report)
+    there = set(store.ids())
+    report.problems = [each for each in problems if there.intersection(each.backups)]
+    return report
+
+
+def _objects(backups: Iterable[BackupIndex]) -> dict[str, int]:
+    return {file.sha256: file.size for index in backups for file in index.files}
+
+
+def _verify_objects(
+    store: BackupStore, backups: Sequence[BackupIndex], report: BackupsReport, progress: Progress
+) -> dict[str, str]:
+    """Read every object. Returns what is wrong with those that are missing or damaged."""
+    damaged: dict[str, str] = {}
+    for sha256, size in _objects(backups).items():
+        report.objects += 1
+        report.bytes += size
+        fault = _fault_of(store, sha256, size, progress)
+        if fault is not None:
+            damaged[sha256] = fault
+    return damaged
+
+
+def _object_problems(
+    backups: Iterable[BackupIndex], damaged: Mapping[str, str]
+) -> Iterator[Problem]:
+    users: dict[str, dict[str, str]] = {}
+    for index in backups:
+        for file in index.files:
+            if file.sha256 in damaged:
+                users.setdefault(file.sha256, {}).setdefault(index.id, file.path)
+    for sha256, paths in users.items():
+        text = f"object {sha256} {damaged[sha256]}"
+        yield Problem(backups=tuple(paths), path=next(iter(paths.values())), text=text)
+
+
+def _fault_of(store: BackupStore, sha256: str, size: int, progress: Progress) -> str | None:
+    try:
+        found = store.open_object(sha256)
+    except MissingFile:
+        return "is missing"
+    try:
+        if found.size != size:
+            return f"has {found.size} bytes instead of {size}"
+        digest, position = hashlib.sha256(), 0
+        while data := found.read_at(position, CHUNK_BYTES):
+            digest.update(data)
+            position += len(data)
+            progress(len(data))
+    except DiskError as error:
+        return f"cannot be read: {error}"
+    finally:
+        found.close()
+    return None if digest.hexdigest() == sha256 else "has other bytes"
+
+
+def _different_logs(
+    backups: Iterable[BackupIndex],
+) -> Iterator[tuple[BackupIndex, LogInBackup]]:
+    """Yields each state of a log once, with a backup that has it."""
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for index in backups:
+        for log in index.logs():
+            state = frozenset((file.path, file.sha256) for file in log.files.values())
+            if state not in seen:
+                seen.add(state)
+                yield index, log
+
+
+class _Verification:
+    """Verifies what is in backups whose objects were read."""
+
+    __slots__ = ("_damaged", "_files", "_progress", "_report")
+
+    def __init__(
+        self,
+        store: BackupStore,
+        backups: Sequence[BackupIndex],
+        damaged: set[str],
+        progress: Progress,
+    ) -> None:
+        # Constant after construction
+        self._files = {index.id: BackupFiles(store, index) for index in backups}
+        self._damaged = damaged
+        self._progress = progress
+
+    def check_directories(self, index: BackupIndex) -> Iterator[Problem]:
+        """Yields what is wrong with the files at the top of the log directories."""
+        own = {file.path: file for file in index.files if "/" not in file.place}
+        for directory in index.snapshot.directories:
+            for name in OWN_FILES:
+                path = f"{directory.id}/{name}"
+                if path not in own:
+                    yield _problem(index, path, "the backup lacks it")
+                elif name == META_PROPERTIES and own[path].sha256 not in self._damaged:
+                    yield from self._check_meta(index, directory.id)
+
+    def _check_meta(self, index: BackupIndex, directory_id: str) -> Iterator[Problem]:
+        path = f"{directory_id}/{META_PROPERTIES}"
+        try:
+            meta = read_meta_properties(self._files[index.id], f"/{directory_id}")
+        except (DamagedFile, FormatFromTheFuture) as error:
+            yield _problem(index, path, str(error))
+            return
+        assert meta is not None
+        snapshot = index.snapshot
+        expected = (snapshot.cluster_id, snapshot.node_id, directory_id)
+        if (meta.cluster_id, meta.node_id, meta.directory_id) != expected:
+            yield _problem(index, path, "it names another cluster, node or directory")
+
+    def check_log(self, index: BackupIndex, log: LogInBackup) -> Iterator[Problem]:
+        """Yields what is wrong with a log, by its manifest."""
+        path = join(log.path, MANIFEST)
+        file = log.files.get(MANIFEST)
+        if file is None:
+            yield _problem(index, path, "the backup lacks it")
+        elif file.sha256 not in self._damaged:
+            try:
+                manifest = decode_manifest(self._files[index.id].read_bytes(f"/{path}"), path)
+            except (DamagedFile, FormatFromTheFuture) as error:
+                yield _problem(index, path, str(error))
+                return
+            for fault in (_identity_fault(manifest, log), *_segment_faults(manifest, log)):
+                if fault is not None:
+                    yield _problem(index, path, fault)
+
+    def check_records(
+        self, index: BackupIndex, log: LogInBackup, report: BackupsReport
+    ) -> Iterator[Problem]:
+        """Yields what is wrong with the batches of a log and everything that depends on them."""
+        if any(file.sha256 in self._damaged for file in log.files.values()):
+            # That was reported, with the backups that need it.
+            return
+        files = self._files[index.id]
+        found = find_logs(files, f"/{log.path}") if log.files else None
+        if found is None:
+            return
+        (identity,) = found.logs
+        verified = verify_log(files, identity, was_clean=True, progress=self._progress)
+        assert report.records is not None
+        report.records += verified.records
+        for finding in verified.findings:
+            if finding.severity is not Severity.NOTE:
+                yield _problem(index, finding.path.lstrip("/"), finding.text)
+
+
+def _problem(index: BackupIndex, path: str, text: str) -> Problem:
+    return Problem(backups=(index.id,), path=path, text=text)
+
+
+def _identity_fault(manifest: Manifest, log: LogInBackup) -> str | None:
+    partition = log.partition
+    named = (topic_id_text(manifest.topic_id), manifest.partition)
+    if named != (log.topic.id, partition.partition):
+        return "it is the manifest of another log"
+    last = manifest.segments[-1].end_offset if manifest.segments else UNKNOWN
+    found = (manifest.log_start_offset, last)
+    if found != (partition.start_offset, partition.end_offset):
+        return (
+            f"it has the offsets [{found[0]}, {found[1]}), and the snapshot"
+            f" [{partition.start_offset}, {partition.end_offset})"
+        )
+    return None
+
+
+def _segment_faults(manifest: Manifest, log: LogInBackup) -> Iterator[str]:
+    for row in manifest.segments:
+        name = segment_file(row.base_offset, row.file_version, LOG)
+        file = log.files.get(name)
+        if file is None:
+            yield f"it lists {name}, which the backup lacks"
+        elif file.size != row.size:
+            yield f"{name} has {file.size} bytes, and it says {row.size}"
