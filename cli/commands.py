@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cli.acls import commands as acls_commands
+from cli.backup import commands as backup_commands
 from cli.compact import commands as compact_commands
 from cli.configs import commands as configs_commands
 from cli.consume import command as consume_command
@@ -46,6 +47,7 @@ app.add_typer(quotas_commands.app)
 app.add_typer(features_commands.app)
 app.add_typer(replica_commands.app)
 app.add_typer(standby_command.app)
+app.add_typer(backup_commands.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The
 # module of its commands does not import Spark.
 app.add_typer(importlib.import_module("pipeline.cli").app)

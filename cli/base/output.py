@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -58,6 +65,15 @@ def progress_bars(*columns: ProgressColumn, is_shown: bool = True) -> Progress:
         transient=True,
         redirect_stdout=sys.stdout.isatty(),
     )
+
+
+@contextmanager
+def byte_bar(what: str, total: int, *, is_shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances a progress bar, with rate and time left, by a number of bytes."""
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with progress_bars(*columns, is_shown=is_shown) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda count: bars.advance(task, count)
 
 
 def print_table(

@@ -8,20 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
 from cleaner.inspect.ledger_passes import PASSES_MAX, LedgerPass, covering, passes_of, wanted_bytes
 from cleaner.rules.text import duration_text
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, complain
-from cli.base.output import print_json, progress_bars
+from cli.base.output import byte_bar, print_json, progress_bars
 from cli.compact.client import POLL_SECONDS, TARGET, CompactionClient, connected
 from cli.compact.ledger_output import print_heads, print_passes, print_reports
 from server.ledger.ledger_json import ledger_report_json, pass_json
@@ -139,7 +131,7 @@ def verify_here(data_dirs: Sequence[Path], anchor: Path | None, *, as_json: bool
         for path in paths:
             found = find_logs(files, path)
             on_disk = cleaned_segments(files, () if found is None else found.logs)
-            with _bar(sum(each.row.size for each in on_disk.values())) as progress:
+            with byte_bar("verify", sum(each.row.size for each in on_disk.values())) as progress:
                 verification = LedgerVerification(
                     files, path, on_disk, anchors=anchors[path], progress=progress
                 )
@@ -194,15 +186,6 @@ def _conclude(reports: Sequence[Json], *, as_json: bool) -> int:
     else:
         print_reports(reports)
     return 0 if is_sound else EXIT_FAILED
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar by a number of bytes."""
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with progress_bars(*columns) as bars:
-        task = bars.add_task("verify", total=total)
-        yield lambda count: bars.advance(task, count)
 
 
 # ---------------------------------------------------------------- arguments
