@@ -91,7 +91,7 @@ class SnapshotTopics:
         self.revision = 0
         """Grows when a snapshot is made or dropped."""
 
-    # ---------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------- the topics
 
     @any_thread
     def get(self, name: str) -> SnapshotTopic | None:
