@@ -105,6 +105,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     keys = KeyRoutes(lambda: compaction_of(broker), upkeep=broker.executors.upkeep)
     lookups = LookupRoutes(
         lambda: broker.topics if broker.has_storage else why_not(broker),
+        lambda: broker.readable_topics.snapshots,
         KeyLookups(broker.key_tables, broker.turns),
         broker.fetch_waiters,
         encoding=broker.executors.key_lookups,

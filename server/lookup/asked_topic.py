@@ -7,7 +7,11 @@ from collections.abc import Iterable
 from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.topics.topic import Topic
 from server.topics.topics import Topics
+from server.views.snapshot_topic import SnapshotTopic, snapshot_topic_name
+from server.views.snapshot_topics import SnapshotTopics
 from storage.log.log import PartitionLog
+
+AskedTopic = Topic | SnapshotTopic
 
 
 def asked_topic(topics: Topics, name: str) -> Topic:
@@ -23,13 +27,35 @@ def asked_topic(topics: Topics, name: str) -> Topic:
         raise CompactionRefused(
             409, f"{name} is internal: its records are the broker's own", code="internal"
         )
+    _check_compacted(topic)
+    return topic
+
+
+async def asked_in_snapshot(
+    snapshots: SnapshotTopics, name: str, snapshot_id: str
+) -> SnapshotTopic:
+    """Returns the topic of a request as it is in a snapshot, with its logs open.
+
+    Raises:
+        CompactionRefused: the snapshot does not exist or does not have the topic, or the topic does not
+            keep the last value of each key.
+    """
+    topic = snapshots.get(snapshot_topic_name(name, snapshot_id))
+    if topic is None:
+        raise CompactionRefused(
+            404, f"there is no snapshot {snapshot_id} with topic {name}", code="unknown_snapshot"
+        )
+    _check_compacted(topic)
+    return await snapshots.opened(topic)
+
+
+def _check_compacted(topic: AskedTopic) -> None:
     if not topic.config.is_compacted:
         raise CompactionRefused(
             409,
-            f"{name} does not keep the last value of each key: its cleanup.policy lacks compact",
+            f"{topic.name} does not keep the last value of each key: its cleanup.policy lacks compact",
             code="not_compacted",
         )
-    return topic
 
 
 def check_exists(topics: Topics, topic: Topic) -> None:
@@ -40,7 +66,7 @@ def check_exists(topics: Topics, topic: Topic) -> None:
         )
 
 
-def check_partition(topic: Topic, partition: int) -> None:
+def check_partition(topic: AskedTopic, partition: int) -> None:
     """Raises CompactionRefused if a topic has no such partition."""
     count = len(topic.partitions)
     if partition >= count:
@@ -51,7 +77,7 @@ def check_partition(topic: Topic, partition: int) -> None:
         )
 
 
-def logs_of(topic: Topic, numbers: Iterable[int]) -> dict[int, PartitionLog]:
+def logs_of(topic: AskedTopic, numbers: Iterable[int]) -> dict[int, PartitionLog]:
     """Returns the logs of some partitions, by their numbers. Raises CompactionRefused."""
     found = {}
     for number in sorted(numbers):

@@ -20,7 +20,9 @@ WAIT_SECONDS_MAX = 60.0
 STABLE_SECONDS = 5.0
 """How long a request waits for `min_offset` if it does not say."""
 
-PARAMETERS = frozenset({"key_encoding", "partition", "min_offset", "wait", "value_format"})
+PARAMETERS = frozenset(
+    {"key_encoding", "min_offset", "partition", "snapshot", "value_format", "wait"}
+)
 AUTO, RAW = "auto", "raw"
 SECONDS = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)s?")
 
@@ -35,6 +37,8 @@ class Query:
     wait_seconds: float | None = None
     is_raw: bool = False
     """Whether values that name a schema stay as they are."""
+    snapshot: str | None = None
+    """The id of the snapshot that is read; None: the topic as it is now."""
 
 
 class KeysBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -44,6 +48,7 @@ class KeysBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     key_encoding: str = UTF_8
     partition: int | None = None
     value_format: str = AUTO
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class Batch:
     keys: Sequence[bytes]
     partition: int | None
     is_raw: bool
+    snapshot: str | None
 
 
 def query_of(parameters: Mapping[str, str]) -> Query:
@@ -65,11 +71,15 @@ def query_of(parameters: Mapping[str, str]) -> Query:
     min_offset = _number(parameters, "min_offset")
     if min_offset is not None and partition is None:
         raise bad("min_offset is an offset of one partition: name it with partition=N")
+    snapshot = parameters.get("snapshot")
+    if snapshot is not None and ({"wait", "min_offset"} & parameters.keys()):
+        raise bad("a snapshot never changes: leave out wait and min_offset")
     return Query(
         partition=partition,
         min_offset=min_offset,
         wait_seconds=_wait(parameters),
         is_raw=is_raw(parameters.get("value_format", AUTO)),
+        snapshot=snapshot,
     )
 
 
@@ -106,6 +116,7 @@ def batch_of(body: bytes) -> Batch:
         keys=[key_of(each, asked.key_encoding) for each in asked.keys],
         partition=asked.partition,
         is_raw=is_raw(asked.value_format),
+        snapshot=asked.snapshot,
     )
 
 

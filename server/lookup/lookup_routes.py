@@ -1,9 +1,10 @@
 """The HTTP routes that return the last values of keys (docs/design/get.md).
 
 GET    /v1/topics/<topic>/keys/<key>     the last value of a key; ?key_encoding=base64url, ?partition=N,
-                                         ?min_offset=N, ?wait=S, ?value_format=raw, If-None-Match
+                                         ?min_offset=N, ?wait=S, ?value_format=raw, ?snapshot=ID,
+                                         If-None-Match
 POST   /v1/topics/<topic>/keys:batch     those of up to 1,000 keys: {"keys": [...], "key_encoding": ...,
-                                         "partition": N, "value_format": "raw"}
+                                         "partition": N, "value_format": "raw", "snapshot": ID}
 
 Both need Read on the topic. A topic that the client may not read is answered like one that does not
 exist (`server/admin/http_access.py`).
@@ -24,7 +25,14 @@ from server.admin.compaction_answers import refusals_as_json
 from server.admin.http_rules import KEY, KEYS_BATCH
 from server.admin.refusals import CompactionRefused, serving
 from server.durability.fetch_waiters import FetchWaiters
-from server.lookup.asked_topic import asked_topic, check_exists, check_partition, logs_of
+from server.lookup.asked_topic import (
+    AskedTopic,
+    asked_in_snapshot,
+    asked_topic,
+    check_exists,
+    check_partition,
+    logs_of,
+)
 from server.lookup.key_changes import KeyChanges
 from server.lookup.key_lookups import KeyLookups, LastRecords
 from server.lookup.key_tables import LookupEnded, TooManyKeys
@@ -43,6 +51,7 @@ from server.lookup.value_decoding import RequestDecoding, ValueDecoding
 from server.runtime.executors import Executor
 from server.topics.topic import Topic
 from server.topics.topics import Topics
+from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import CorruptLog
 from storage.log.log import PartitionLog
 
@@ -64,6 +73,7 @@ class LookupRoutes:
     def __init__(
         self,
         topics: Callable[[], Topics | str],
+        snapshots: Callable[[], SnapshotTopics],
         lookups: KeyLookups,
         waiters: FetchWaiters,
         *,
@@ -73,10 +83,12 @@ class LookupRoutes:
         """
         Args:
             topics: returns a sentence while the broker does not serve.
+            snapshots: returns the topics in snapshots of a broker that serves.
             encoding: the thread that encodes large answers.
             decoding: decodes values that name a schema; None without a registry.
         """
         self._topics = topics
+        self._snapshots = snapshots
         self._lookups = lookups
         self._waiters = waiters
         self._encoding = encoding
@@ -95,7 +107,7 @@ class LookupRoutes:
         key = key_of(names["key"], parameters.get("key_encoding", UTF_8))
         query = query_of(parameters)
         known = etags_of(request.headers.get("If-None-Match"))
-        topic = self._topic(names["topic"])
+        topic = await self._topic(names["topic"], query.snapshot)
         places = _places_of(topic, [key], query.partition)
         logs = _logs_of(topic, places)
         with KeyChanges(self._waiters, list(logs.values()), query.wait_seconds or 0.0) as changes:
@@ -114,7 +126,8 @@ class LookupRoutes:
                     await decoding.fetch_schemas(data)
                 elif not await changes.next():
                     return web.Response(status=304, headers={"ETag": etag})
-                check_exists(serving(self._topics()), topic)
+                if isinstance(topic, Topic):
+                    check_exists(serving(self._topics()), topic)
 
     async def _batch(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -123,7 +136,7 @@ class LookupRoutes:
             raise CompactionRefused(
                 413, "the keys take more than 1 MiB: ask for fewer keys at once", code="too_large"
             ) from error
-        topic = self._topic(request.match_info["topic"])
+        topic = await self._topic(request.match_info["topic"], batch.snapshot)
         places = _places_of(topic, batch.keys, batch.partition)
         logs = _logs_of(topic, places)
         decoding = self._decoding_for(is_raw=batch.is_raw)
@@ -140,9 +153,12 @@ class LookupRoutes:
                     return await self._send(request, {"records": records})
             await decoding.fetch_schemas(data)
 
-    def _topic(self, name: str) -> Topic:
+    async def _topic(self, name: str, snapshot: str | None) -> AskedTopic:
         """Returns the topic of a request. Raises CompactionRefused."""
-        return asked_topic(serving(self._topics()), name)
+        topics = serving(self._topics())
+        if snapshot is None:
+            return asked_topic(topics, name)
+        return await asked_in_snapshot(self._snapshots(), name, snapshot)
 
     async def _until_stable(self, logs: Mapping[int, PartitionLog], query: Query) -> None:
         """Wait until the partition's last stable offset is above `min_offset`."""
@@ -245,7 +261,7 @@ def _size_of(answer: Json) -> int:
     return sum(len(each.get("value", "")) + 200 for each in answer.get("records", [answer]))
 
 
-def _places_of(topic: Topic, keys: Sequence[bytes], partition: int | None) -> list[int | None]:
+def _places_of(topic: AskedTopic, keys: Sequence[bytes], partition: int | None) -> list[int | None]:
     """Returns the partition of each key; None if it may be in any. Raises CompactionRefused."""
     if partition is None:
         count = len(topic.partitions)
@@ -254,7 +270,7 @@ def _places_of(topic: Topic, keys: Sequence[bytes], partition: int | None) -> li
     return [partition] * len(keys)
 
 
-def _logs_of(topic: Topic, places: Collection[int | None]) -> dict[int, PartitionLog]:
+def _logs_of(topic: AskedTopic, places: Collection[int | None]) -> dict[int, PartitionLog]:
     """Returns the logs that are searched, by their numbers. Raises CompactionRefused."""
     if None in places:
         return logs_of(topic, range(len(topic.partitions)))

@@ -331,3 +331,41 @@ async def test_metrics_count_lookups_and_tables(users: Users) -> None:
         text = await response.text()
     assert "kompakt_key_lookups_total 4.0" in text
     assert f"kompakt_key_lookup_table_bytes {float(facts.table_bytes)}" in text
+
+
+async def test_a_snapshot_has_the_values_of_its_moment(users: Users) -> None:
+    await users.put(b"ada", b"old")
+    await users.put(b"bob", b"here", partition=1)
+    _, made = await users.ask("POST", "/v1/snapshots")
+    await users.put(b"ada", b"new")
+    await users.put(b"bob", None, partition=1)
+    await users.put(b"eve", b"late")
+
+    status, found = await users.get("ada", f"?snapshot={made['id']}")
+    assert (status, found["value"], found["offset"]) == (200, "old", 0)
+    assert found["topic"] == f"users.snapshot-{made['id']}"
+    status, batch = await users.batch("ada", "bob", "eve", snapshot=made["id"])
+    assert [each.get("value") for each in batch["records"]] == ["old", "here", None]
+    assert (await users.get("ada"))[1]["value"] == "new"
+
+
+async def test_a_snapshot_that_is_not_there_is_named(users: Users) -> None:
+    await users.put(b"ada", b"1")
+    _, made = await users.ask("POST", "/v1/snapshots")
+    assert (await users.ask("DELETE", f"/v1/snapshots/{made['id']}"))[0] == 200
+
+    for answer in (
+        await users.get("ada", f"?snapshot={made['id']}"),
+        await users.batch("ada", snapshot=made["id"]),
+    ):
+        status, refused = answer
+        assert (status, refused["code"]) == (404, "unknown_snapshot")
+        assert refused["error"] == f"there is no snapshot {made['id']} with topic users"
+
+
+@pytest.mark.parametrize("query", ["&wait=1", "&min_offset=1&partition=0"])
+async def test_nothing_is_waited_for_in_a_snapshot(users: Users, query: str) -> None:
+    status, refused = await users.get("ada", f"?snapshot=20261130T041500-7f3a{query}")
+
+    assert (status, refused["code"]) == (400, "bad_request")
+    assert "a snapshot never changes" in refused["error"]
