@@ -54,14 +54,18 @@ def get(
     details: WithDetails = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Print the bytes of one value, and no newline after them."),
+        typer.Option(
+            "--raw",
+            help="Print the bytes of one value, not decoded, and no newline after them.",
+        ),
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Print the last value of a key of a compacted topic; of several keys a table.
 
-    The broker looks them up at the last stable offset, so nothing is consumed. Needs Read on the topic.
+    The broker looks them up at the last stable offset, so nothing is consumed. If it has a schema
+    registry, it decodes values that name their schema. Needs Read on the topic.
     Exit code 1: a key has no value, because it is deleted or not in the log.
     """
     if is_hex and is_base64:
@@ -80,6 +84,7 @@ def get(
                 partition=partition,
                 min_offset=min_offset,
                 wait_seconds=wait,
+                is_raw=raw,
             ),
             printing,
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
 
 from cli.compact.client import Json
 
-BASE64 = "base64"
+BASE64, JSON = "base64", "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,9 @@ class FoundRecord:
     """In ms since 1970."""
     key: bytes
     value: bytes
+    """As JSON if the broker has decoded it."""
+    undecoded: str
+    """Why the broker has not decoded it although it names a schema; empty otherwise."""
     headers: tuple[tuple[str, bytes | None], ...]
 
 
@@ -40,9 +44,16 @@ def _record(record: Json) -> FoundRecord:
         offset=record["offset"],
         timestamp=record["timestamp_ms"],
         key=_bytes(record["key"], record["key_encoding"]),
-        value=_bytes(record["value"], record["value_encoding"]),
+        value=_value(record),
+        undecoded=record.get("undecoded", {}).get("error", ""),
         headers=tuple(_header(each) for each in record["headers"]),
     )
+
+
+def _value(record: Json) -> bytes:
+    if record["value_encoding"] == JSON:
+        return json.dumps(record["value"], ensure_ascii=False).encode()
+    return _bytes(record["value"], record["value_encoding"])
 
 
 def _header(header: Json) -> tuple[str, bytes | None]:

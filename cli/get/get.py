@@ -20,6 +20,7 @@ from cli.get.output import Printing, print_answers
 
 ROOT = "/v1/topics"
 ENCODING = "base64url"
+RAW = "raw"
 
 KEYS_A_REQUEST = 1000
 KEY_BYTES_A_REQUEST = 512 << 10
@@ -47,6 +48,8 @@ class Lookup:
     """The offset of the partition that the answer has to include."""
     wait_seconds: int | None = None
     """The time to wait for `min_offset`, or without it for another value."""
+    is_raw: bool = False
+    """Whether values that name a schema stay as they are."""
 
     @property
     def fits_url(self) -> bool:
@@ -139,6 +142,8 @@ async def _ask_batch(client: CompactionClient, lookup: Lookup, keys: Sequence[by
     body: Json = {"keys": [encoded(key) for key in keys], "key_encoding": ENCODING}
     if lookup.partition is not None:
         body["partition"] = lookup.partition
+    if lookup.is_raw:
+        body["value_format"] = RAW
     try:
         answer = await client.call(
             "POST", f"{_topic_path(lookup)}/keys:batch", body=json.dumps(body)
@@ -170,7 +175,7 @@ def _query(lookup: Lookup, wait_seconds: int | None = None) -> dict[str, str]:
         "wait": wait_seconds,
     }
     given = {name: str(number) for name, number in numbers.items() if number is not None}
-    return {"key_encoding": ENCODING, **given}
+    return {"key_encoding": ENCODING, **given} | ({"value_format": RAW} if lookup.is_raw else {})
 
 
 def encoded(key: bytes) -> str:

@@ -106,8 +106,13 @@ def _remarks(topic: str, key: bytes, answer: Json, *, is_one: bool) -> Iterator[
     """Yields what is said about a key beside its value."""
     if "error" in answer:
         yield answer["error"] if is_one else f"{cell_text(key)}: {answer['error']}"
-    elif answer.get("ambiguous"):
-        yield f"{topic}: {cell_text(key)} is ambiguous: {_choice(records_of(answer))}"
+        return
+    records = records_of(answer)
+    if answer.get("ambiguous"):
+        yield f"{topic}: {cell_text(key)} is ambiguous: {_choice(records)}"
+    for record in records:
+        if record.undecoded:
+            yield f"{topic}: {cell_text(key)} is not decoded: {record.undecoded}"
 
 
 def _choice(records: Iterable[FoundRecord]) -> str:

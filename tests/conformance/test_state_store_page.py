@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, accepts_connections, free_ports
+from tests.harness.fake_registry import FakeRegistry
 from tests.harness.group_run import until
 from tests.harness.typed_commands import COMMAND_SECONDS_MAX, TypedCommands, page_blocks
 
@@ -20,8 +21,7 @@ SERVICE = "python service.py"
 
 
 def test_the_page_reads_waits_and_serves_without_a_copy(tmp_path: Path) -> None:
-    user = User(tmp_path)
-    with user.broker:
+    with FakeRegistry().served() as registry, (user := User(tmp_path, registry.url)).broker:
         try:
             for line in "".join(page_blocks(PAGE, "console")).splitlines():
                 user.do(line)
@@ -57,21 +57,33 @@ def check_what_came_later(printed: dict[str, list[str]]) -> None:
     assert printed["curl -sf http://127.0.0.1:8080/city/ada"] == ["Turin", "Oslo"]
     assert printed["kompakt consume users.latest -K ="] == ['bob=(null)\nada={"city": "Oslo"}\n']
     assert printed["python reader.py"] == ["{b'ada': b'{\"city\": \"Oslo\"}'}\n"]
+    check_values_with_a_schema(printed)
+
+
+def check_values_with_a_schema(printed: dict[str, list[str]]) -> None:
+    assert printed["kompakt get users eve"] == ['{"city": "Rome"}\n']
+    decoded, raw = (
+        json.loads(texts[0]) for command, texts in printed.items() if "/keys/eve" in command
+    )
+    assert (decoded["value"], decoded["schema"]) == ({"city": "Rome"}, {"id": 1, "type": "AVRO"})
+    assert (raw["value"], raw["value_encoding"]) == ("\0\0\0\0\1\x08Rome", "utf-8")
 
 
 class User:
     """Types the page's commands, in a folder with the service that it shows."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, registry_url: str) -> None:
         self.folder = folder
-        self.broker = BrokerProcess(folder)
+        self.broker = BrokerProcess(folder, {"schema.registry.url": registry_url})
         self.typed = TypedCommands(self.broker)
         (self.port,) = free_ports(1)
-        service, reader = page_blocks(PAGE, "python")
+        service, reader, writer = page_blocks(PAGE, "python")
         text = service.replace("127.0.0.1:9644", f"127.0.0.1:{self.broker.http_port}")
         (folder / "service.py").write_text(text.replace("8080", str(self.port)))
         reader = reader.replace("127.0.0.1:9092", self.broker.bootstrap_servers)
         (folder / "reader.py").write_text(reader)
+        writer = writer.replace("127.0.0.1:9092", self.broker.bootstrap_servers)
+        (folder / "writer.py").write_text(writer.replace("http://127.0.0.1:8081", registry_url))
         self.printed = defaultdict[str, list[str]](list)
         """What each command has printed, in the order of the page."""
         self._begun = dict[str, subprocess.Popen[str]]()

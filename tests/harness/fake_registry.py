@@ -77,6 +77,11 @@ class FakeRegistry:
                 body = {"error_code": 40403, "message": "not found"} if answer is None else answer
                 send(self, 404 if answer is None else 200, json.dumps(body).encode())
 
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                found = registry.add(asked["schema"], asked.get("schemaType", "AVRO"))
+                send(self, 200, json.dumps({"id": found}).encode())
+
             def log_message(self, *_: Any) -> None:
                 pass
 

@@ -33,11 +33,23 @@ def test_text_and_bytes_are_the_bytes_of_the_record() -> None:
             timestamp=1_767_225_600_000,
             key=b"ada",
             value='{"city": "Zürich"}'.encode(),
+            undecoded="",
             headers=(("trace", b"7"), ("bytes", b"\x00\xff"), ("null", None)),
         )
     ]
     (record,) = records_of(BYTES)
     assert (record.key, record.value, record.headers) == (b"\xff", b"\x00\xff", ())
+
+
+def test_a_decoded_value_is_json_and_an_undecoded_one_says_why() -> None:
+    decoded = TEXT | {"value": {"city": "Zürich", "n": [1, None]}, "value_encoding": "json"}
+    (record,) = records_of(decoded)
+    assert (record.value.decode(), record.undecoded) == ('{"city": "Zürich", "n": [1, null]}', "")
+
+    (record,) = records_of(
+        BYTES | {"undecoded": {"error": "no schema 7", "code": "unknown_schema"}}
+    )
+    assert (record.value, record.undecoded) == (b"\x00\xff", "no schema 7")
 
 
 def test_an_ambiguous_answer_has_several_records_and_a_miss_has_none() -> None:

@@ -16,6 +16,7 @@ from cli.get.get import KEY_BYTES_A_REQUEST, KEYS_A_REQUEST, Lookup, chunks, get
 from cli.get.output import Printing
 from protocol.records.record import Record
 from protocol.records.record_batch import build_batch
+from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.harness.served_broker import NOW_MS
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
@@ -237,3 +238,25 @@ def test_requests_are_bounded_by_keys_and_by_bytes() -> None:
     assert [len(keys) for keys in chunks(small)] == [KEYS_A_REQUEST, KEYS_A_REQUEST, 1]
     assert [len(keys) for keys in chunks([half, half, half + b"x", b"", half * 3])] == [2, 2, 1]
     assert list(chunks([half * 3])) == [[half * 3]]
+
+
+async def test_values_that_name_their_schema_are_printed_decoded_unless_their_bytes_are_wanted(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with FakeRegistry().served() as registry:
+        fields = [{"name": "city", "type": "string"}]
+        user = registry.add(json.dumps({"type": "record", "name": "User", "fields": fields}))
+        data, strange = with_header(user, b"\x0cLondon"), with_header(99, b"\xff")
+        async with steered_broker(tmp_path, schema_registry_url=registry.url) as broker:
+            await broker.served.create("users", 2, cleanup_policy="compact")
+            reader = Reader(broker, capsysbinary)
+            await reader.write({b"ada": data, b"bob": strange})
+
+            assert await reader.get(b"ada") == (0, b'{"city": "London"}\n', "")
+            code, shown, said = await reader.get(b"ada", b"bob")
+            assert (code, b'{"city": "London"}' in shown) == (0, True)
+            assert "users: bob is not decoded: the registry at" in said
+            raw = Printing(is_raw=True)
+            assert await reader.get(b"ada", printing=raw, is_raw=True) == (0, data, "")
+            found = await reader.get_json(b"ada", b"bob", is_raw=True)
+            assert [each["value_encoding"] for each in found["records"]] == ["utf-8", "base64"]
