@@ -152,7 +152,7 @@ def _compile(named: list[Named]) -> list[FileDescriptorProto]:
         from grpc_tools import protoc
     except ImportError as error:
         raise NotInstalled("the text of a Protobuf schema needs grpcio-tools") from error
-    with tempfile.TemporaryDirectory(prefix="kompakt-schema-") as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         folder, output = Path(scratch, "files"), Path(scratch, "compiled")
         for each in named:
             _write(folder, each)

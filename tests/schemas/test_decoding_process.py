@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -298,6 +299,39 @@ def test_a_value_that_is_nested_too_deeply_ends_only_the_process(process: Decodi
     assert shown(process.decode(avro(CHAIN), with_header(7, b"\x02\0"))) == {"next": {"next": None}}
 
 
+def test_a_value_that_has_ended_the_process_is_not_given_to_another_one(
+    process: DecodingProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding_process, "REMEMBERED_MAX", 2)
+    bombs = [with_header(7, b"\x02" * (1_000_000 + number) + b"\0") for number in range(3)]
+    first = [process.decode(avro(CHAIN), each) for each in bombs]
+    process.decode(avro("int"), with_header(7, b"\x02"))
+    child = process._child
+
+    assert process.decode(avro(CHAIN), bombs[2]) == first[2]
+    assert process._child is child, "it is still there"
+    assert process.decode(avro(CHAIN), bombs[0]) == first[0]
+    assert process._child is not child, "the oldest is forgotten"
+
+
+def test_the_process_has_no_secrets_and_leaves_no_files(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    process = DecodingProcess()
+    # Compiling such a schema takes a folder.
+    process.decode(proto(PROTO, Named("geo/city.proto", CITY)), with_header(7, b"\0"))
+    assert process._child is not None
+    environment = Path(f"/proc/{process._child.pid}/environ").read_bytes()
+    (scratch,) = tmp_path.iterdir()
+    process.close()
+
+    assert b"s3cret" not in environment
+    assert str(scratch).encode() in environment
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("items", ["null", {"type": "fixed", "name": "F", "size": 0}])
 def test_a_short_value_that_is_a_very_long_list_is_given_up(
     process: DecodingProcess, items: object
@@ -331,7 +365,7 @@ def test_a_process_that_gets_no_time_is_given_up(monkeypatch: pytest.MonkeyPatch
         os.kill(process._child.pid, signal.SIGSTOP)
         found = process.decode(avro("int"), with_header(7, b"\x02"))
         assert isinstance(found, Undecoded)
-        assert "gave no answer within 1 s" in found.reason
+        assert "gives no answer within 1 s" in found.reason
         assert shown(process.decode(avro("int"), with_header(7, b"\x02"))) == 1
     finally:
         process.close()
