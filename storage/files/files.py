@@ -123,6 +123,18 @@ class BegunSync:
     """Called if the fdatasync never ran."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """Tells the file of a name from others, and how many names it has."""
+
+    number: tuple[int, int]
+    """Of the device and of the file on it: two names of one file have the same."""
+    names_count: int
+    """How many names the file has, hard links, in all directories."""
+    size: int
+    """In bytes."""
+
+
 class FileSystem(Protocol):
     """The operations on names that storage uses."""
 
@@ -187,6 +199,9 @@ class FileSystem(Protocol):
 
     def is_plain_file(self, path: str) -> bool:
         """Returns whether the name is a regular file's only name, not a link. Raises MissingFile."""
+
+    def identity(self, path: str) -> FileIdentity:
+        """Returns which file has the name, and how many others it has. Raises MissingFile."""
 
     def size(self, path: str) -> int:
         """Returns a file's size in bytes. Raises MissingFile."""

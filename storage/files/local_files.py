@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from storage.files.errors import DirectoryLocked, NotCached
-from storage.files.files import Buffer, disk_error, disk_errors
+from storage.files.files import Buffer, FileIdentity, disk_error, disk_errors
 
 _log = logging.getLogger("storage.files.local_files")
 
@@ -300,6 +300,11 @@ class LocalFileSystem:
         with disk_errors("stat", path):
             found = os.lstat(path)
         return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+    def identity(self, path: str) -> FileIdentity:
+        with disk_errors("stat", path):
+            found = os.lstat(path)
+        return FileIdentity((found.st_dev, found.st_ino), found.st_nlink, found.st_size)
 
     def size(self, path: str) -> int:
         with disk_errors("stat", path):

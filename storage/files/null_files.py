@@ -9,7 +9,7 @@ import errno
 from collections.abc import Sequence
 
 from storage.files.errors import MissingFile
-from storage.files.files import Buffer, File, Lock
+from storage.files.files import Buffer, File, FileIdentity, Lock
 
 
 class NullFile:
@@ -99,6 +99,9 @@ class NullFileSystem:
         return False
 
     def is_plain_file(self, path: str) -> bool:
+        raise _nothing_here(path)
+
+    def identity(self, path: str) -> FileIdentity:
         raise _nothing_here(path)
 
     def size(self, path: str) -> int:

@@ -26,7 +26,7 @@ from random import Random
 from typing import Concatenate, ParamSpec, TypeVar
 
 from storage.files.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
-from storage.files.files import Buffer, disk_error
+from storage.files.files import Buffer, FileIdentity, disk_error
 from tests.harness.faults import Faults
 
 SECTOR_SIZES = (512, 4096)
@@ -206,19 +206,34 @@ class Directory:
         for node in self.entries.values():
             node.forget_cached()
 
-    def after_crash(self, loss: Loss, random: Random) -> Directory:
-        """Returns the directory, with everything below it, after a crash."""
+    @whole
+    def names_count(self, inode: Inode) -> int:
+        """Returns how many names below it a file has."""
+        return sum(
+            node.names_count(inode) if isinstance(node, Directory) else node is inode
+            for node in self.entries.values()
+        )
+
+    def after_crash(self, loss: Loss, random: Random, left_of: dict[Inode, Inode]) -> Directory:
+        """Returns the directory, with everything below it, after a crash.
+
+        Args:
+            left_of: what is left of each file so far; a file with two names is one afterwards, too.
+        """
         entries = dict(self.durable)
         for change in self.changes[: self._kept(loss, random)]:
             _apply(entries, change)
         left: dict[str, Node] = {}
         for name, node in entries.items():
             if isinstance(node, Directory):
-                left[name] = node.after_crash(loss, random)
-            else:
-                left[name] = inode = Inode(node.after_crash(loss, random))
+                left[name] = node.after_crash(loss, random, left_of)
+                continue
+            inode = left_of.get(node)
+            if inode is None:
+                left_of[node] = inode = Inode(node.after_crash(loss, random))
                 inode.reserved = node.reserved
                 inode.modified_ns = node.modified_ns
+            left[name] = inode
         return Directory(left)
 
     def _kept(self, loss: Loss, random: Random) -> int:
@@ -355,7 +370,7 @@ class MemoryFileSystem:
     @whole
     def after_crash(self, loss: Loss, random: Random) -> MemoryFileSystem:
         """Returns the disk as a machine finds it after losing power now. This one does not change."""
-        return MemoryFileSystem(self._root.after_crash(loss, random))
+        return MemoryFileSystem(self._root.after_crash(loss, random, {}))
 
     @whole
     def after_kill(self) -> MemoryFileSystem:
@@ -506,8 +521,11 @@ class MemoryFileSystem:
         return self._find(path) is not None
 
     def is_plain_file(self, path: str) -> bool:
-        self._file("stat", path)
-        return True
+        return self.identity(path).names_count == 1
+
+    def identity(self, path: str) -> FileIdentity:
+        inode = self._file("stat", path)
+        return FileIdentity((0, id(inode)), self._root.names_count(inode), len(inode.data))
 
     def size(self, path: str) -> int:
         return len(self._file("stat", path).data)

@@ -521,3 +521,32 @@ def test_a_change_of_bytes_changes_the_time_and_another_name_does_not(
     assert fs.modified_ns(f"{home}/h") > before
     with pytest.raises(MissingFile):
         fs.modified_ns(f"{home}/f")
+
+
+def test_names_of_one_file_are_known_by_its_identity(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    fs.write_bytes(f"{home}/f", b"abc")
+    alone = fs.identity(f"{home}/f")
+    assert (alone.names_count, alone.size) == (1, 3)
+    assert fs.is_plain_file(f"{home}/f")
+    fs.make_directory(f"{home}/d")
+    fs.link(f"{home}/f", f"{home}/d/g")
+    fs.write_bytes(f"{home}/other", b"abc")
+    assert fs.identity(f"{home}/f") == fs.identity(f"{home}/d/g")
+    assert fs.identity(f"{home}/f").number == alone.number != fs.identity(f"{home}/other").number
+    assert fs.identity(f"{home}/f").names_count == 2
+    assert not fs.is_plain_file(f"{home}/f")
+    fs.unlink(f"{home}/f")
+    assert fs.identity(f"{home}/d/g") == alone
+    with pytest.raises(MissingFile):
+        fs.identity(f"{home}/f")
+
+
+def test_file_with_two_names_is_one_file_after_a_crash() -> None:
+    fs = MemoryFileSystem()
+    fs.write_bytes("f", b"abc")
+    fs.link("f", "g")
+    fs.sync_all("/")
+    left = fs.after_crash(Loss.EVERYTHING, Random(0))
+    left.overwrite("f", 0, b"x")
+    assert left.read_bytes("g") == b"xbc"
