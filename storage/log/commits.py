@@ -24,15 +24,16 @@ from collections.abc import Callable, Sequence
 from protocol.wire.numbers import Offset
 from storage.files.errors import CutRefused, NoSpace
 from storage.files.files import FileSystem, unlink_if_there
-from storage.files.paths import MANIFEST, join, parse_segment_file
+from storage.files.paths import LOG, MANIFEST, join, parse_segment_file
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN_OFFSET, Manifest, SegmentRow, encode
 from storage.log.log_service import LogService, too_late_for_space
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.segment_list import Rolled, SegmentList
-from storage.log.truncate import Cut, everything_from, make_cut, plan_cut
+from storage.log.truncate import Cut, copy_shared, everything_from, make_cut, plan_cut
 from storage.recovery.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
+from storage.segment.cleaned_segment import discard_staged
 from storage.segment.segment import Segment
 from storage.state.log_states import LogStates
 from storage.threads import any_thread, loop_thread
@@ -409,9 +410,19 @@ class LogCommits:
             self.list_rolls()
             for segment in cut.kept[-1:]:
                 segment.files.sync()
-            new = self._list.new_segment(cut.end_offset, self._list.active.created_ms)
-            self._commit_truncation(cut, new, start_offset)
+            directory, version = self._identity.directory, self._list.next_version()
+            cut, staged = copy_shared(cut, self._fs, directory, self._list.segment_of, version)
+            try:
+                new = self._list.new_segment(cut.end_offset, self._list.active.created_ms)
+                self._commit_truncation(cut, new, start_offset)
+            except NoSpace:
+                if staged is not None:
+                    discard_staged(self._fs, directory, staged.row.base_offset, version)
+                raise
         with self._service.failing_with_the_disk(), too_late_for_space():
+            if staged is not None:
+                self._fs.rename(staged.staged_path(LOG), staged.final_path(LOG))
+                self._fs.sync_directory(directory)
             self._finish(cut, new, start_offset)
 
     def _commit_truncation(self, cut: Cut, new: Segment, start_offset: Offset) -> None:

@@ -1,5 +1,6 @@
 """Truncates a log, so that no batch reaches a given offset.
 
+    the last kept segment copied, if a snapshot has its file, too
     manifest with the shortened list, an empty active segment and `truncate_to`   <- now it is certain
     segments past the cut removed, the last kept one cut
     epochs and producers set back
@@ -13,12 +14,18 @@ that was planned before it cannot swap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from protocol.wire.numbers import Offset, Position
+from storage.batches.scan import CHUNK_BYTES
 from storage.batches.walk import walk_batches
+from storage.files.errors import StorageError
+from storage.files.files import File, FileSystem
+from storage.files.paths import LOG
 from storage.formats.manifest import SegmentRow
+from storage.segment.cleaned_segment import CleanedSegment, discard_staged
 from storage.segment.lookup import START, position_before
 from storage.segment.segment import Segment
 
@@ -70,6 +77,48 @@ def _cut_point(segment: Segment, offset: Offset) -> tuple[Position, Offset]:
             if place.last_offset >= offset:
                 return place.position, min(place.base_offset, offset)
     return Position(segment.size), offset
+
+
+def copy_shared(
+    cut: Cut,
+    fs: FileSystem,
+    directory: str,
+    segment_of: Callable[[SegmentRow], Segment],
+    version: int,
+) -> tuple[Cut, CleanedSegment | None]:
+    """Copy the last kept segment if its file has a second name: a snapshot has it, too, and its bytes
+    stay. Returns the cut with the copy, and the staged copy, to be renamed once it is certain.
+
+    Args:
+        directory: of the log.
+        segment_of: returns a segment of the log.
+        version: for the copy; no file has it.
+
+    Raises:
+        DiskError: the disk failed or is full; there is no copy.
+    """
+    if not cut.kept or fs.is_plain_file(cut.kept[-1].path(LOG)):
+        return cut, None
+    row = replace(cut.rows[-1], file_version=version)
+    staged = CleanedSegment(row, directory, fs)
+    try:
+        with cut.kept[-1].pinned() as file:
+            _copy(fs, file, row.size, staged.staged_path(LOG))
+    except StorageError:
+        with suppress(StorageError):
+            discard_staged(fs, directory, row.base_offset, version)
+        raise
+    return replace(cut, kept=(*cut.kept[:-1], segment_of(row))), staged
+
+
+def _copy(fs: FileSystem, file: File, size: int, path: str) -> None:
+    target = fs.open(path, create=True)
+    try:
+        for start in range(0, size, CHUNK_BYTES):
+            target.append((file.read_at(start, min(CHUNK_BYTES, size - start)),))
+        target.sync()
+    finally:
+        target.close()
 
 
 def make_cut(cut: Cut) -> None:
