@@ -169,6 +169,7 @@ class LogAppender:
         """
         if self._list.moment is not None:
             self.take_moment(now_ms)
+            self._service.check_online()
         config, active = self.config, self._list.active
         tally = active.tally(
             index_interval_bytes=config.index_interval_bytes,
@@ -235,6 +236,7 @@ class LogAppender:
     def _write(self, batch: ValidBatch, last_offset: Offset, now_ms: int) -> None:
         if self._list.moment is not None:
             self.take_moment(now_ms)
+            self._service.check_online()
         header = batch.header
         active = self._list.active
         if must_roll(
@@ -286,7 +288,8 @@ class LogAppender:
     def take_moment(self, now_ms: int) -> None:
         """Take the moment once it has begun, unless it was taken. See `storage/log/moment.py`.
 
-        Raises nothing: an append goes on without the snapshot, which finds the reason in the moment.
+        Raises nothing: the snapshot finds the reason in the moment. An append goes on without it, unless
+        the disk failed and the log is out of service now.
         """
         moment = self._list.moment
         if moment is None or not moment.moment.has_begun:

@@ -4,7 +4,8 @@
     an empty active segment behind them, the states, a manifest           new files
 
 The manifest is as after a clean stop, so that opening the log recovers nothing. Passes that replace the
-segments meanwhile, or later, leave the files of the snapshot alone: a segment's bytes never change.
+segments meanwhile, or later, leave the files of the snapshot alone: the bytes of a sealed segment never
+change, and a truncation cuts a copy (`storage/log/truncate.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.wire.numbers import Offset
-from storage.files.errors import NoSpace
+from storage.files.errors import MissingFile, NoSpace, StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import (
     ABORTED_TRANSACTIONS,
@@ -58,10 +59,16 @@ def link_log(fs: FileSystem, log: LogParts, moment: LogMoment, directory: str) -
     """
     with log.commits.commit_lock:
         _check(log, moment)
-        log.states.load()
-        with log.service.failing_with_the_disk(NoSpace):
-            log.commits.list_rolls()
-        return _link(fs, log, moment, directory)
+        try:
+            log.states.load()
+            with log.service.failing_with_the_disk(NoSpace):
+                log.commits.list_rolls()
+            return _link(fs, log, moment, directory)
+        except StorageError as error:
+            # The files of a deleted topic vanish at any moment.
+            if log.service.is_retired:
+                raise MomentLost(log.service.name, "was deleted") from error
+            raise
 
 
 def _check(log: LogParts, moment: LogMoment) -> None:
@@ -117,8 +124,12 @@ def _first_undecided(moment: LogMoment) -> Offset:
 def _link_files(fs: FileSystem, segment: Segment, directory: str) -> None:
     for kind in KINDS:
         path = segment.path(kind)
-        if kind == LOG or fs.exists(path):
+        try:
             fs.link(path, join(directory, path.rpartition("/")[2]))
+        except MissingFile:
+            # A log does without the others, and a pass removes a bad key sidecar at any moment.
+            if kind == LOG:
+                raise
 
 
 def _write(fs: FileSystem, path: str, data: bytes) -> None:

@@ -395,18 +395,21 @@ class LogStates:
     def files_at(self, end_offset: Offset, producers: ProducerStates) -> dict[str, bytes]:
         """Returns the files of the states, by name, for a copy of the log that ends at `end_offset`.
 
-        The epochs and the aborted transactions may go beyond that end: opening the copy cuts them there.
         There is no file of aborted transactions without any.
 
         Args:
             producers: those at that end.
         """
+        epochs = LeaderEpochs(list(self.epochs.entries))
+        epochs.truncate_from_end(end_offset, is_empty=False)
+        aborted = AbortedTransactions(self.aborted.rows)
+        aborted.truncate_from_end(end_offset)
         files = {
-            LEADER_EPOCH_CHECKPOINT: self.epochs.encode(),
+            LEADER_EPOCH_CHECKPOINT: epochs.encode(),
             snapshot_file(end_offset): producers.encode(),
         }
-        if len(self.aborted):
-            files[ABORTED_TRANSACTIONS] = self.aborted.encode()
+        if len(aborted):
+            files[ABORTED_TRANSACTIONS] = aborted.encode()
         return files
 
 

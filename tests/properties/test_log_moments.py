@@ -49,6 +49,8 @@ class KeptMoments(EveryFeature):
         self.links = 0
         self.compared = 0
         self.lost = 0
+        self.sizes: dict[str, int] = {}
+        """The sizes of the files of linked logs, by path."""
         super().__init__(seed)
 
     def choices(self) -> list[tuple[Callable[[], None], int]]:
@@ -88,6 +90,9 @@ class KeptMoments(EveryFeature):
         finally:
             log.end_moment()
         assert (log.rewrites, linked.end_offset) == (begun.rewrites, begun.end_offset)
+        self.log.fs.sync_all(directory)
+        for name in self.log.fs.list(directory):
+            self.sizes[f"{directory}/{name}"] = self.log.fs.size(f"{directory}/{name}")
         # A pass after a change of strategy has followed the new one.
         if log.config.strategy == begun.strategy and not self.watched.spoiled:
             self.compare(directory, begun)
@@ -106,6 +111,9 @@ class KeptMoments(EveryFeature):
     def finish(self) -> None:
         self.link_moment()
         super().finish()
+        # Only the size: the history damages some bytes on purpose.
+        for path, size in self.sizes.items():
+            assert self.log.fs.size(path) == size, f"{path} was cut"
 
 
 def _values(last: Mapping[bytes, Record], gone: set[bytes]) -> dict[bytes, bytes]:
