@@ -38,6 +38,10 @@ LABELS = (META_PROPERTIES, HASH_KEY, SIGNING_KEY, START_COUNTER)
 """The files of a log directory that a snapshot has copies of."""
 
 
+class SnapshotExists(Exception):
+    """Another snapshot has the id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSnapshot:
     """A snapshot on disk."""
@@ -73,8 +77,16 @@ class SnapshotFiles:
         """Create the directories of a new snapshot.
 
         Raises:
+            SnapshotExists: a snapshot has this id. It is left alone.
             DiskError: the disk failed or is full; `abandon` removes what is there.
         """
+        for directory in self._directories:
+            for path in (
+                snapshot_path(directory, snapshot_id),
+                self.unfinished(directory, snapshot_id),
+            ):
+                if self._fs.exists(path):
+                    raise SnapshotExists(snapshot_id)
         for directory in self._directories:
             part = self.unfinished(directory, snapshot_id)
             self._fs.make_directory(part)
@@ -109,15 +121,17 @@ class SnapshotFiles:
         self._fs.replace_durably(path, encode(descriptor), secret=True)
 
     def abandon(self, snapshot_id: str) -> None:
-        """Remove what there is of a snapshot that could not be finished.
+        """Remove what is there of a snapshot that could not be finished.
 
         A disk that fails is logged: the next start removes the rest.
         """
+        with _logged(snapshot_id):
+            self._make_incomplete(snapshot_id)
         for directory in self._directories:
             with _logged(snapshot_id):
                 self._remove(directory, snapshot_id)
 
-    # ---------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------- listing
 
     def all(self) -> list[StoredSnapshot]:
         """Returns the snapshots, the oldest first; those that are not complete come last.
@@ -161,14 +175,17 @@ class SnapshotFiles:
         """
         if snapshot_id not in self._ids():
             return False
-        path = self.descriptor_path(snapshot_id)
-        if self._fs.exists(path):
-            # From now on nobody takes the rest for a whole snapshot.
-            self._fs.unlink(path)
-            self._fs.sync_directory(snapshot_path(self._metadata_directory, snapshot_id))
+        self._make_incomplete(snapshot_id)
         for directory in self._directories:
             self._remove(directory, snapshot_id)
         return True
+
+    def _make_incomplete(self, snapshot_id: str) -> None:
+        """Remove the descriptor, so that nobody takes what is left for a whole snapshot."""
+        path = self.descriptor_path(snapshot_id)
+        if self._fs.exists(path):
+            self._fs.unlink(path)
+            self._fs.sync_directory(snapshot_path(self._metadata_directory, snapshot_id))
 
     def _remove(self, directory: str, snapshot_id: str) -> None:
         part = self.unfinished(directory, snapshot_id)
