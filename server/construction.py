@@ -148,23 +148,26 @@ def key_tables_of(broker: Broker) -> KeyTables:
 
 def snapshots_of(broker: Broker, stores: MetadataStores) -> Snapshots:
     """Returns the snapshots. Import their module before: it takes a while."""
+    from server.snapshots.making import Sources
     from server.snapshots.snapshots import Snapshots
     from storage.snapshots.snapshot_files import SnapshotFiles
 
     metadata = broker.config.metadata_directory
     paths = [each.path for each in broker.directories]
     return Snapshots(
-        SnapshotFiles(broker.files, paths, metadata_directory=metadata),
-        broker.topics,
-        stores,
-        broker.directories,
-        readable=broker.readable_topics.snapshots,
-        forget_offsets=broker.offsets.expiry.topics_deleted,
-        metadata_directory=metadata,
-        node=broker.node,
-        clock=broker.clock,
-        thread=broker.executors.snapshots,
-        turns=broker.turns,
+        Sources(
+            files=SnapshotFiles(broker.files, paths, metadata_directory=metadata),
+            topics=broker.topics,
+            stores=stores,
+            directories=broker.directories,
+            metadata_directory=metadata,
+            node=broker.node,
+            clock=broker.clock,
+            thread=broker.executors.snapshots,
+            turns=broker.turns,
+        ),
+        broker.readable_topics.snapshots,
+        broker.offsets.expiry.topics_deleted,
     )
 
 

@@ -25,7 +25,8 @@ from server.admin.http_rules import SNAPSHOT, SNAPSHOTS
 from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.sliced_json import Json, Rows
-from server.snapshots.snapshots import SnapshotRefused, Snapshots
+from server.snapshots.refusal import SnapshotRefused
+from server.snapshots.snapshots import Snapshots
 from storage.snapshots.descriptor import SnapshotDescriptor
 from storage.snapshots.snapshot_files import StoredSnapshot
 

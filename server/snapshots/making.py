@@ -1,0 +1,301 @@
+"""Makes one snapshot.
+
+    directories -> prepare each log -> the moment -> for each log: take it, link it -> complete
+
+The moment is one assignment, so that all logs have the same one, and no request waits for it. It comes
+when every log of the topics is prepared that exist in that turn of the loop. What follows takes as long
+as the links, while clients go on: a log keeps what it was at the moment (`storage/log/moment.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.metadata.node import Node
+from server.metadata.store import Entry
+from server.runtime.clock import Clock
+from server.runtime.executors import Executor
+from server.runtime.turns import Pace, Turns
+from server.snapshots.refusal import SnapshotRefused
+from server.snapshots.snapshot_metadata import entries_about
+from server.topics.keys import TOPICS
+from server.topics.stores import MetadataStores
+from server.topics.topic import OfflineLog, Topic
+from server.topics.topics import Topics
+from storage.files.errors import StorageError
+from storage.files.paths import topic_id_text
+from storage.log.directory import LogDirectory
+from storage.log.linking import LinkedLog
+from storage.log.log import PartitionLog
+from storage.log.moment import Moment, MomentLost
+from storage.snapshots.descriptor import (
+    DirectoryInSnapshot,
+    PartitionInSnapshot,
+    SnapshotDescriptor,
+    TopicInSnapshot,
+)
+from storage.snapshots.snapshot_files import SnapshotExists, SnapshotFiles
+from storage.threads import any_thread, loop_thread
+
+LOGS_AT_A_TIME = 16
+"""A thread links so many logs before the loop takes the next ones."""
+ROUNDS_MAX = 20
+"""Each creation, change or deletion of a topic before the moment takes one more round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The parts of the broker that snapshots are made of, and with."""
+
+    files: SnapshotFiles
+    topics: Topics
+    stores: MetadataStores
+    directories: Sequence[LogDirectory]
+    """The log directories in service."""
+    metadata_directory: str
+    node: Node
+    clock: Clock
+    thread: Executor
+    """Links and removes files."""
+    turns: Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """What the loop has at the moment."""
+
+    topics: Sequence[Topic]
+    created_ms: int
+    cluster: Sequence[Entry]
+    node: Sequence[Entry]
+
+
+@loop_thread
+class Making:
+    """One snapshot that is being made."""
+
+    __slots__ = ("_is_stopping", "_moment", "_names", "_pace", "_prepared", "_sources")
+
+    def __init__(
+        self, sources: Sources, names: Sequence[str] | None, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        """
+        Args:
+            names: the topics to take; None for all.
+            is_stopping: whether the broker is stopping.
+        """
+        # Constant after construction
+        self._sources = sources
+        self._names = names
+        self._is_stopping = is_stopping
+        # State
+        self._pace = Pace(sources.turns)
+        self._moment = Moment()
+        self._prepared: set[PartitionLog] = set()
+
+    async def run(self) -> SnapshotDescriptor:
+        """Make the snapshot.
+
+        Raises:
+            SnapshotRefused, MomentLost, StorageError: nothing is left of it. If the broker is stopping,
+                the next start removes the rest.
+        """
+        # So that a refusal costs nothing.
+        await self._choose()
+        snapshot_id = await self._begin()
+        try:
+            cut = await self._cut()
+            linked = await self._link_all(cut.topics, snapshot_id)
+            return await self._sources.thread.run(self._finish, snapshot_id, cut, linked)
+        except BaseException:
+            if not self._is_stopping():
+                await self._sources.thread.run(self._sources.files.abandon, snapshot_id)
+            raise
+        finally:
+            async for log in self._pace.paced(self._prepared):
+                log.end_moment()
+
+    async def _begin(self) -> str:
+        """Create the directories. Returns the snapshot's id."""
+        files, thread = self._sources.files, self._sources.thread
+        while True:
+            snapshot_id = _new_id(self._sources.clock.now_ms())
+            try:
+                await thread.run(files.begin, snapshot_id)
+            except SnapshotExists:
+                continue
+            except BaseException:
+                await thread.run(files.abandon, snapshot_id)
+                raise
+            return snapshot_id
+
+    # ---------------------------------------------------------------- before the moment
+
+    async def _cut(self) -> _Cut:
+        """Begin the moment, in a turn of the loop in which every log of the topics is prepared."""
+        for _ in range(ROUNDS_MAX):
+            self._check_not_stopping()
+            revision = self._sources.topics.revision
+            topics = await self._choose()
+            await self._prepare(topics)
+            if self._sources.topics.revision == revision:
+                # The moment: nothing else runs on the loop until this returns.
+                self._moment.has_begun = True
+                stores = self._sources.stores
+                return _Cut(
+                    topics=topics,
+                    created_ms=self._sources.clock.now_ms(),
+                    cluster=stores.cluster.entries(),
+                    node=stores.node.entries(),
+                )
+        raise SnapshotRefused(
+            409, "topics were created, changed or deleted all the time: ask again"
+        )
+
+    async def _choose(self) -> list[Topic]:
+        """Returns the topics to take.
+
+        Raises:
+            SnapshotRefused: one of them is unknown, or has a log that is out of service.
+        """
+        everything = self._sources.topics.all()
+        if self._names is None:
+            chosen = everything
+        else:
+            names = set(self._names)
+            chosen = [each for each in everything if each.name in names or each.is_internal]
+            if missing := names.difference(each.name for each in chosen):
+                raise SnapshotRefused(404, f"there is no topic {min(missing)}")
+        async for topic in self._pace.paced(chosen):
+            for log in topic.created_partitions:
+                if isinstance(log, OfflineLog) or log.offline_reason is not None:
+                    raise SnapshotRefused(
+                        409,
+                        f"{log.topic_partition} is out of service ({log.offline_reason}): name the"
+                        " topics that the snapshot is of, without this one",
+                    )
+        return chosen
+
+    async def _prepare(self, topics: Sequence[Topic]) -> None:
+        new: list[PartitionLog] = []
+        async for topic in self._pace.paced(topics):
+            for log in topic.logs():
+                if log not in self._prepared:
+                    self._prepared.add(log)
+                    log.prepare_moment(self._moment)
+                    new.append(log)
+        if new:
+            # So that the loop does not read them when it takes the moment.
+            await self._sources.thread.run(_load_producers, new)
+
+    def _check_not_stopping(self) -> None:
+        if self._is_stopping():
+            raise SnapshotRefused(503, "the broker is stopping")
+
+    # ---------------------------------------------------------------- after the moment
+
+    async def _link_all(
+        self, topics: Sequence[Topic], snapshot_id: str
+    ) -> dict[PartitionLog, LinkedLog]:
+        linked: dict[PartitionLog, LinkedLog] = {}
+        logs = [log for topic in topics for log in topic.logs()]
+        for at in range(0, len(logs), LOGS_AT_A_TIME):
+            some = logs[at : at + LOGS_AT_A_TIME]
+            async for log in self._pace.paced(some):
+                self._check_not_stopping()
+                log.take_moment(self._sources.clock.now_ms())
+            linked |= await self._sources.thread.run(self._link, some, snapshot_id)
+            for log in some:
+                log.end_moment()
+        return linked
+
+    @any_thread
+    def _link(
+        self, logs: Sequence[PartitionLog], snapshot_id: str
+    ) -> dict[PartitionLog, LinkedLog]:
+        return {log: log.link_moment(self._directory_of(log, snapshot_id)) for log in logs}
+
+    @any_thread
+    def _directory_of(self, log: PartitionLog, snapshot_id: str) -> str:
+        (holder,) = [
+            each.path
+            for each in self._sources.directories
+            if each.directory_id == log.identity.directory_id
+        ]
+        return self._sources.files.unfinished(holder, snapshot_id) + log.directory.removeprefix(
+            holder
+        )
+
+    @any_thread
+    def _finish(
+        self, snapshot_id: str, cut: _Cut, linked: dict[PartitionLog, LinkedLog]
+    ) -> SnapshotDescriptor:
+        """Make the snapshot durable and complete. Raises MomentLost and DiskError."""
+        ids = {topic_id_text(each.id): each.name for each in cut.topics}
+        cluster = entries_about(ids, cut.cluster)
+        for topic in cut.topics:
+            # A deletion is in the store before the topic is out of the table.
+            if TOPICS + topic.name not in cluster:
+                raise MomentLost(topic.name, "was deleted")
+        node = self._sources.node
+        descriptor = SnapshotDescriptor(
+            id=snapshot_id,
+            created_ms=cut.created_ms,
+            cluster_id=node.cluster_id,
+            node_id=node.node_id,
+            directories=self._described_directories(),
+            topics=[_described(topic, linked) for topic in cut.topics],
+            cluster=cluster,
+            node=entries_about(ids, cut.node),
+        )
+        self._sources.files.finish(descriptor)
+        return descriptor
+
+    @any_thread
+    def _described_directories(self) -> list[DirectoryInSnapshot]:
+        return [
+            DirectoryInSnapshot(
+                id=each.directory_id,
+                path=str(Path(each.path).absolute()),
+                has_metadata=each.path == self._sources.metadata_directory,
+            )
+            for each in self._sources.directories
+        ]
+
+
+def _described(topic: Topic, linked: dict[PartitionLog, LinkedLog]) -> TopicInSnapshot:
+    return TopicInSnapshot(
+        name=topic.name,
+        id=topic_id_text(topic.id),
+        partitions=[
+            PartitionInSnapshot(
+                partition=log.topic_partition.partition,
+                directory=log.identity.directory_id,
+                start_offset=linked[log].start_offset,
+                end_offset=linked[log].end_offset,
+                bytes=linked[log].size_bytes,
+            )
+            for log in topic.logs()
+        ],
+    )
+
+
+def _new_id(now_ms: int) -> str:
+    """Returns an id by which people see the time, in UTC; the digits after it keep ids apart."""
+    seconds = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ms / 1000))
+    return f"{seconds}-{os.urandom(2).hex()}"
+
+
+@any_thread
+def _load_producers(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        try:
+            _ = log.producers
+        except StorageError:
+            # The files of a deleted topic vanish; its log is not chosen again.
+            if not log.is_retired:
+                raise
