@@ -24,6 +24,7 @@ from metrics.facts import (
     LinkFacts,
     LoopFacts,
     ReplogFacts,
+    SnapshotFacts,
 )
 from metrics.families import counter, gauge
 from metrics.metric import Metric
@@ -42,6 +43,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield from _collect_partition_counts(facts)
     yield from _collect_loop(facts.loop)
     yield from _collect_disks()
+    yield from _collect_snapshots(facts.snapshots)
     yield from _collect_replogs(facts.replogs)
     yield from _collect_followers(facts.followers)
     yield from _collect_links(facts.links)
@@ -70,6 +72,12 @@ def _collect_partition_counts(facts: BrokerFacts) -> Iterator[Family]:
             for state, count in counts.items()
         ],
     )
+
+
+def _collect_snapshots(facts: SnapshotFacts) -> Iterator[Family]:
+    yield gauge(broker_names.SNAPSHOTS, [((), facts.count)])
+    yield gauge(broker_names.SNAPSHOT_BYTES, [((), facts.size_bytes)])
+    yield gauge(broker_names.SNAPSHOT_PINNED_BYTES, [((), facts.pinned_bytes)])
 
 
 def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:

@@ -33,6 +33,17 @@ BACKGROUND_FAILURES = Metric.counter(
     "work",
 )
 
+# Snapshots of topics, as counted at most a minute ago, or longer if there are many files.
+SNAPSHOTS = Metric.gauge("kompakt_snapshots", "Snapshots of topics.")
+SNAPSHOT_BYTES = Metric.gauge(
+    "kompakt_snapshot_bytes",
+    "Size of the segments in snapshots of topics. Most are shared with the logs, or with each other.",
+)
+SNAPSHOT_PINNED_BYTES = Metric.gauge(
+    "kompakt_snapshot_pinned_bytes",
+    "Bytes of files that only snapshots of topics still hold: free without them.",
+)
+
 # Logs of state machines, which snapshots bound: metadata.
 REPLOG_DISK_BYTES = Metric.gauge(
     "kompakt_replog_disk_bytes", "Bytes of a state machine's log and snapshots.", "log"

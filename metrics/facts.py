@@ -161,6 +161,18 @@ class ViewFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFacts:
+    """Values for a scrape about snapshots of topics, as last counted."""
+
+    count: int = 0
+    """Those that are complete."""
+    size_bytes: int = 0
+    """The size of the segments in them; a segment in two counts twice."""
+    pinned_bytes: int = 0
+    """The bytes of files that only snapshots hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFacts:
     """Values for a scrape about the quotas of clients."""
 
@@ -297,6 +309,7 @@ class BrokerFacts:
     fetch_sessions: FetchSessionFacts = FetchSessionFacts()
     key_lookups: KeyLookupFacts = KeyLookupFacts()
     views: ViewFacts = ViewFacts()
+    snapshots: SnapshotFacts = SnapshotFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
     """By the name of its state machine."""
     followers: Sequence[FollowerFacts] = ()

@@ -19,6 +19,7 @@ from metrics.facts import (
     FollowerFacts,
     PartitionFacts,
     QuotaFacts,
+    SnapshotFacts,
 )
 from metrics.http_endpoint import HttpEndpoint
 from protocol.wire.error_codes import ErrorCode
@@ -259,6 +260,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         loop=broker.loop_facts,
         key_lookups=broker.key_table_facts(),
         views=broker.view_reads.facts(),
+        snapshots=SnapshotFacts() if broker.snapshots is None else broker.snapshots.facts(),
         quotas=quota_facts(broker),
         fetch_sessions=FetchSessionFacts(
             sessions=len(broker.fetch_sessions),

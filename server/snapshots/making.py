@@ -38,7 +38,7 @@ from storage.snapshots.descriptor import (
     SnapshotDescriptor,
     TopicInSnapshot,
 )
-from storage.snapshots.snapshot_files import SnapshotExists, SnapshotFiles
+from storage.snapshots.snapshot_files import SnapshotExists, SnapshotFiles, StoredSnapshot
 from storage.threads import any_thread, loop_thread
 
 LOGS_AT_A_TIME = 16
@@ -97,7 +97,7 @@ class Making:
         self._moment = Moment()
         self._prepared: set[PartitionLog] = set()
 
-    async def run(self) -> SnapshotDescriptor:
+    async def run(self) -> StoredSnapshot:
         """Make the snapshot.
 
         Raises:
@@ -233,7 +233,7 @@ class Making:
     @any_thread
     def _finish(
         self, snapshot_id: str, cut: _Cut, linked: dict[PartitionLog, LinkedLog]
-    ) -> SnapshotDescriptor:
+    ) -> StoredSnapshot:
         """Make the snapshot durable and complete. Raises MomentLost and DiskError."""
         ids = {topic_id_text(each.id): each.name for each in cut.topics}
         cluster = entries_about(ids, cut.cluster)
@@ -253,7 +253,7 @@ class Making:
             node=entries_about(ids, cut.node),
         )
         self._sources.files.finish(descriptor)
-        return descriptor
+        return StoredSnapshot.complete(descriptor)
 
     @any_thread
     def _described_directories(self) -> list[DirectoryInSnapshot]:

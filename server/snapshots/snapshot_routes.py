@@ -1,6 +1,6 @@
 """The HTTP routes of snapshots (docs/design/snapshots.md).
 
-GET    /v1/snapshots         200 {"snapshots": [snapshot, ...]}, the oldest first
+GET    /v1/snapshots         200 {"pinned_bytes", "snapshots": [snapshot, ...]}, the oldest first
 POST   /v1/snapshots         201 snapshot, once it is durable; body: {"topics": [name, ...]}; without
                              topics, or without a body, it is of all topics. 404, 409
 GET    /v1/snapshots/<id>    200 snapshot with "partitions": [{"topic", "partition", "start_offset",
@@ -8,8 +8,10 @@ GET    /v1/snapshots/<id>    200 snapshot with "partitions": [{"topic", "partiti
 DELETE /v1/snapshots/<id>    200 {}: its files are gone; 404
 
 A snapshot: {"id", "created_ms", "is_complete", "reason": why it is not, "path": of its descriptor,
-"topics": [name, ...], "partitions_count", "bytes": the size of its segments}. One that is not complete
-has only "id", "is_complete" and "reason".
+"topics": [name, ...], "partitions_count", "bytes": the size of its segments, "pinned_bytes": what is
+freed if it alone is dropped}. One that is not complete has only "id", "is_complete", "reason" and
+"pinned_bytes". The "pinned_bytes" of the list are those of files that only snapshots hold. Both were
+counted at most a minute ago, or longer if there are many files.
 """
 
 from __future__ import annotations
@@ -54,21 +56,25 @@ class SnapshotRoutes:
     async def _list(self, _: web.Request) -> web.Response:
         snapshots = serving(self._snapshots())
         found = await snapshots.all()
-        return await self._answers.of({"snapshots": [_stored(snapshots, each) for each in found]})
+        return await self._answers.of(
+            {
+                "pinned_bytes": snapshots.pinned.total,
+                "snapshots": Rows(lambda each: _shown(snapshots, each), found),
+            }
+        )
 
     async def _create(self, request: web.Request) -> web.Response:
         snapshots = serving(self._snapshots())
         made = await snapshots.create(_topics_in(await request.read()))
-        return await self._answers.of(_complete(snapshots, made), status=201)
+        return await self._answers.of(_shown(snapshots, made), status=201)
 
     async def _show(self, request: web.Request) -> web.Response:
         snapshots, snapshot_id = serving(self._snapshots()), request.match_info["snapshot"]
         for each in await snapshots.all():
             if each.id == snapshot_id:
-                partitions = (
-                    {} if each.descriptor is None else {"partitions": _rows(each.descriptor)}
-                )
-                return await self._answers.of(_stored(snapshots, each) | partitions)
+                its = each.descriptor
+                partitions = {} if its is None else {"partitions": _rows(its)}
+                return await self._answers.of(_shown(snapshots, each) | partitions)
         raise _unknown(snapshot_id)
 
     async def _drop(self, request: web.Request) -> web.Response:
@@ -92,13 +98,11 @@ def _topics_in(body: bytes) -> list[str] | None:
     return topics
 
 
-def _stored(snapshots: Snapshots, found: StoredSnapshot) -> Json:
-    if found.descriptor is None:
-        return {"id": found.id, "is_complete": False, "reason": found.reason}
-    return _complete(snapshots, found.descriptor)
-
-
-def _complete(snapshots: Snapshots, its: SnapshotDescriptor) -> Json:
+def _shown(snapshots: Snapshots, found: StoredSnapshot) -> Json:
+    its = found.descriptor
+    pinned = {"pinned_bytes": snapshots.pinned.alone.get(found.id, 0)}
+    if its is None:
+        return {"id": found.id, "is_complete": False, "reason": found.reason} | pinned
     return {
         "id": its.id,
         "created_ms": its.created_ms,
@@ -106,9 +110,9 @@ def _complete(snapshots: Snapshots, its: SnapshotDescriptor) -> Json:
         "reason": "",
         "path": snapshots.descriptor_path(its.id),
         "topics": [topic.name for topic in its.topics],
-        "partitions_count": sum(len(topic.partitions) for topic in its.topics),
-        "bytes": sum(each.bytes for topic in its.topics for each in topic.partitions),
-    }
+        "partitions_count": found.partitions_count,
+        "bytes": found.size_bytes,
+    } | pinned
 
 
 def _rows(its: SnapshotDescriptor) -> Rows:

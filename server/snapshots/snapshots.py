@@ -1,32 +1,62 @@
-"""The snapshots of a broker: makes one at a time (`making.py`), lists and drops them."""
+"""The snapshots of a broker: makes one at a time (`making.py`), lists and drops them.
+
+What they hold of the disk is counted when one is made or dropped, and now and then, because what a pass
+or retention removes from a log may be left in snapshots only. A scrape shows the last count.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from server.runtime.tasks import to_its_end
+from metrics.facts import SnapshotFacts
+from server.runtime.tasks import every, spawn, to_its_end
 from server.snapshots.making import Making, Sources
 from server.snapshots.refusal import SnapshotRefused
 from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import LinksRefused, NoSpace, StorageError
 from storage.log.moment import MomentLost
-from storage.snapshots.descriptor import SnapshotDescriptor
+from storage.snapshots.pinned import PinnedBytes
 from storage.snapshots.snapshot_files import StoredSnapshot
 from storage.threads import any_thread, loop_thread
 
 ATTEMPTS = 3
 """A log that is truncated, or a topic that is deleted, meanwhile spoils an attempt."""
+COUNT_SECONDS = 60.0
+"""The pause between two counts of what snapshots hold, if none is made or dropped."""
+COUNT_SHARE_MAX = 0.02
+"""The largest part of the time that these counts take: they look at every file of every snapshot."""
+
+_log = logging.getLogger("server.snapshots.snapshots")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What snapshots held of the disk when it was counted."""
+
+    facts: SnapshotFacts = field(default_factory=SnapshotFacts)
+    pinned: PinnedBytes = field(default_factory=PinnedBytes)
+    counted_s: float = 0.0
+    """When the count ended, on the monotonic clock."""
+    took_s: float = 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        return now_s - self.counted_s >= max(COUNT_SECONDS, self.took_s / COUNT_SHARE_MAX)
 
 
 @loop_thread
 class Snapshots:
     """The snapshots of one broker."""
 
-    __slots__ = ("_forget_offsets", "_is_idle", "_is_stopping", "_readable", "_sources")
+    __slots__ = (
+        "_counting", "_forget_offsets", "_held", "_is_idle", "_is_stopping", "_readable", "_sources",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,17 +78,24 @@ class Snapshots:
         """Set while no snapshot is being made."""
         self._is_idle.set()
         self._is_stopping = False
+        self._held = _Held()
+        self._counting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Remove what earlier runs have left unfinished, and let clients read the snapshots."""
+        """Remove what earlier runs have left unfinished, let clients read the snapshots, and start to
+        count what they hold."""
         await self._sources.thread.run(self._sources.files.remove_unfinished)
         for each in await self.all():
             if each.descriptor is not None:
                 await self._readable.add(each.descriptor)
+        count = every(COUNT_SECONDS, self._count_if_due, "count of pinned bytes", at_once=True)
+        self._counting = spawn(count, "count of pinned bytes")
 
     async def stop(self) -> None:
         """End what is being made or dropped; the next start removes what is left of it."""
         self._is_stopping = True
+        if self._counting is not None:
+            self._counting.cancel()
         await self._is_idle.wait()
         # The thread is the only one of its pool, so this comes after what it is doing.
         await self._sources.thread.run(_nothing)
@@ -82,15 +119,57 @@ class Snapshots:
 
     async def _drop(self, snapshot_id: str) -> bool:
         gone = self._readable.remove(snapshot_id)
-        was_there = await self._sources.thread.run(self._sources.files.drop, snapshot_id)
+        is_known = await self._sources.thread.run(self._sources.files.drop, snapshot_id)
         await self._forget_offsets(set(gone))
-        return was_there
+        if is_known:
+            await self._count()
+        return is_known
+
+    # ---------------------------------------------------------------- what they hold of the disk
+
+    @property
+    def pinned(self) -> PinnedBytes:
+        """The bytes of files that only snapshots hold, as last counted."""
+        return self._held.pinned
+
+    def facts(self) -> SnapshotFacts:
+        """Returns what a scrape shows, as last counted."""
+        return self._held.facts
+
+    async def _count_if_due(self) -> None:
+        now_s = time.monotonic()
+        # What only snapshots hold does not change without any.
+        is_needed = bool(self._held.pinned.alone) and self._held.is_due(now_s)
+        if is_needed or not self._held.counted_s:
+            await self._count()
+
+    async def _count(self) -> None:
+        try:
+            self._held = await self._sources.thread.run(self._counted)
+        except StorageError as error:
+            _log.warning("cannot count what snapshots hold of the disk: %s", error)
+
+    @any_thread
+    def _counted(self) -> _Held:
+        began_s = time.monotonic()
+        files = self._sources.files
+        complete = [each for each in files.all() if each.descriptor is not None]
+        pinned = files.pinned()
+        facts = SnapshotFacts(
+            count=len(complete),
+            size_bytes=sum(each.size_bytes for each in complete),
+            pinned_bytes=pinned.total,
+        )
+        ended_s = time.monotonic()
+        return _Held(facts=facts, pinned=pinned, counted_s=ended_s, took_s=ended_s - began_s)
+
+    # ---------------------------------------------------------------- making one
 
     def descriptor_path(self, snapshot_id: str) -> str:
         """Returns the absolute path of a snapshot's descriptor."""
         return str(Path(self._sources.files.descriptor_path(snapshot_id)).absolute())
 
-    async def create(self, names: Sequence[str] | None) -> SnapshotDescriptor:
+    async def create(self, names: Sequence[str] | None) -> StoredSnapshot:
         """Make a snapshot of these topics, or of all. Continues if the caller is cancelled.
 
         The topics of the coordinators are always part of it: so it has the groups' offsets and the open
@@ -107,17 +186,20 @@ class Snapshots:
         finally:
             self._is_idle.set()
 
-    async def _create(self, names: Sequence[str] | None) -> SnapshotDescriptor:
+    async def _create(self, names: Sequence[str] | None) -> StoredSnapshot:
         why = ""
         for _ in range(ATTEMPTS):
             making = Making(self._sources, names, is_stopping=lambda: self._is_stopping)
             try:
                 with _refusals():
                     made = await making.run()
-                await self._readable.add(made)
-                return made
             except MomentLost as lost:
                 why = str(lost)
+            else:
+                assert made.descriptor is not None
+                await self._readable.add(made.descriptor)
+                await self._count()
+                return made
         raise SnapshotRefused(409, f"{why}: ask again")
 
 

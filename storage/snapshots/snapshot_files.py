@@ -16,9 +16,10 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile, StorageError
-from storage.files.files import FileSystem, remove_tree_durably
+from storage.files.files import FileIdentity, FileSystem, remove_tree_durably
 from storage.files.paths import (
     HASH_KEY,
     META_PROPERTIES,
@@ -30,12 +31,17 @@ from storage.files.paths import (
     join,
 )
 from storage.snapshots.descriptor import SnapshotDescriptor, decode, encode
+from storage.snapshots.pinned import PinnedBytes, count_pinned
 from storage.threads import any_thread
 
 _log = logging.getLogger("storage.snapshots.snapshot_files")
 
 LABELS = (META_PROPERTIES, HASH_KEY, SIGNING_KEY, START_COUNTER)
 """The files of a log directory that a snapshot has copies of."""
+FILES = frozenset({*LABELS, SNAPSHOT_DESCRIPTOR})
+"""The files beside the directories of topics."""
+TMP = ".tmp"
+"""Ends the name of a file that is being replaced."""
 
 
 class SnapshotExists(Exception):
@@ -51,6 +57,20 @@ class StoredSnapshot:
     """None if the snapshot is not complete, or damaged."""
     reason: str = ""
     """Why there is no descriptor."""
+    partitions_count: int = 0
+    size_bytes: int = 0
+    """The size of its segments."""
+
+    @classmethod
+    def complete(cls, descriptor: SnapshotDescriptor) -> Self:
+        """Returns the snapshot that a descriptor describes."""
+        partitions = [each for topic in descriptor.topics for each in topic.partitions]
+        return cls(
+            id=descriptor.id,
+            descriptor=descriptor,
+            partitions_count=len(partitions),
+            size_bytes=sum(each.bytes for each in partitions),
+        )
 
 
 @any_thread
@@ -163,7 +183,33 @@ class SnapshotFiles:
         if descriptor.id != snapshot_id:
             reason = f"{path} is that of snapshot {descriptor.id}"
             return StoredSnapshot(id=snapshot_id, descriptor=None, reason=reason)
-        return StoredSnapshot(id=snapshot_id, descriptor=descriptor)
+        return StoredSnapshot.complete(descriptor)
+
+    # ---------------------------------------------------------------- what they hold of the disk
+
+    def pinned(self) -> PinnedBytes:
+        """Returns what all snapshots pin, also those that are not complete. Looks at every file.
+
+        Raises:
+            DiskError: a directory cannot be read.
+        """
+        return count_pinned(self._file_names())
+
+    def _file_names(self) -> Iterator[tuple[str, FileIdentity]]:
+        for directory in self._directories:
+            for name in self._names(directory):
+                for path in self._files_below(join(join(directory, SNAPSHOTS), name)):
+                    yield name.removesuffix(PART), self._fs.identity(path)
+
+    def _files_below(self, path: str) -> Iterator[str]:
+        """Yield the files of a snapshot in one log directory."""
+        for name in self._fs.list(path):
+            if name.removesuffix(TMP) in FILES:
+                yield join(path, name)
+                continue
+            for partition in self._fs.list(join(path, name)):
+                log = join(join(path, name), partition)
+                yield from (join(log, each) for each in self._fs.list(log))
 
     # ---------------------------------------------------------------- dropping
 

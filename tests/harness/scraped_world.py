@@ -22,6 +22,7 @@ from metrics.facts import (
     LoopStall,
     PartitionFacts,
     QuotaFacts,
+    SnapshotFacts,
     TransactionFacts,
 )
 from metrics.server_probe import ServerProbe
@@ -170,6 +171,7 @@ class ScrapedWorld:
             quotas=self.quotas,
             erasures=self.erasures,
             fetch_sessions=FetchSessionFacts(sessions=5, partitions=60, evictions_total=7),
+            snapshots=SnapshotFacts(count=2, size_bytes=3_000, pinned_bytes=400),
             replogs={"metadata": REPLOG},
             links={
                 "dr": LinkFacts(

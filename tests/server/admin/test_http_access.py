@@ -45,6 +45,7 @@ NAMES = {
     "lease": "none",
     "link": "none",
     "erasure": "none",
+    "snapshot": "none",
     "key": "none",
 }
 HIDDEN = {"error": "there is no topic orders", "code": "unknown_topic"}
