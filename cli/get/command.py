@@ -50,6 +50,14 @@ def get(
             help="Wait so long for another value than the present one, or for --min-offset.",
         ),
     ] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Read from this snapshot, not from the topic as it is now. 'kompakt snapshot list'"
+            " shows them.",
+        ),
+    ] = None,
     key_separator: PrintedKeySeparator = None,
     details: WithDetails = False,
     raw: Annotated[
@@ -85,6 +93,7 @@ def get(
                 min_offset=min_offset,
                 wait_seconds=wait,
                 is_raw=raw,
+                snapshot=snapshot,
             ),
             printing,
         )

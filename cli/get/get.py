@@ -50,6 +50,8 @@ class Lookup:
     """The time to wait for `min_offset`, or without it for another value."""
     is_raw: bool = False
     """Whether values that name a schema stay as they are."""
+    snapshot: str | None = None
+    """The snapshot to read from; None for the topic as it is now."""
 
     @property
     def fits_url(self) -> bool:
@@ -61,6 +63,10 @@ class Lookup:
         if self.min_offset is not None and self.partition is None:
             raise CommandFailed(EXIT_USAGE, "--min-offset is an offset of a --partition: name it")
         waits = self.min_offset is not None or self.wait_seconds is not None
+        if waits and self.snapshot is not None:
+            raise CommandFailed(
+                EXIT_USAGE, "a snapshot never changes: leave out --min-offset and --wait"
+            )
         if waits and not self.fits_url:
             raise CommandFailed(
                 EXIT_USAGE,
@@ -144,6 +150,8 @@ async def _ask_batch(client: CompactionClient, lookup: Lookup, keys: Sequence[by
         body["partition"] = lookup.partition
     if lookup.is_raw:
         body["value_format"] = RAW
+    if lookup.snapshot is not None:
+        body["snapshot"] = lookup.snapshot
     try:
         answer = await client.call(
             "POST", f"{_topic_path(lookup)}/keys:batch", body=json.dumps(body)
@@ -169,12 +177,13 @@ def _key_path(lookup: Lookup) -> str:
 
 
 def _query(lookup: Lookup, wait_seconds: int | None = None) -> dict[str, str]:
-    numbers = {
+    parameters = {
         "partition": lookup.partition,
         "min_offset": lookup.min_offset,
         "wait": wait_seconds,
+        "snapshot": lookup.snapshot,
     }
-    given = {name: str(number) for name, number in numbers.items() if number is not None}
+    given = {name: str(value) for name, value in parameters.items() if value is not None}
     return {"key_encoding": ENCODING, **given} | ({"value_format": RAW} if lookup.is_raw else {})
 
 

@@ -132,6 +132,7 @@ class Snapshots:
         """The bytes of files that only snapshots hold, as last counted."""
         return self._held.pinned
 
+    @any_thread
     def facts(self) -> SnapshotFacts:
         """Returns what a scrape shows, as last counted."""
         return self._held.facts

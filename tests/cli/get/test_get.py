@@ -260,3 +260,24 @@ async def test_values_that_name_their_schema_are_printed_decoded_unless_their_by
             assert await reader.get(b"ada", printing=raw, is_raw=True) == (0, data, "")
             found = await reader.get_json(b"ada", b"bob", is_raw=True)
             assert [each["value_encoding"] for each in found["records"]] == ["utf-8", "base64"]
+
+
+async def test_a_snapshot_is_read_where_one_is_named(reader: Reader) -> None:
+    await reader.write({b"ada": b"London", b"bob": b"Paris"})
+    snapshots = reader.broker.served.broker.snapshots
+    assert snapshots is not None
+    made = await snapshots.create(["users"])
+    await reader.write({b"ada": b"Rome", b"bob": None})
+
+    assert await reader.get(b"ada", snapshot=made.id) == (0, b"London\n", "")
+    code, output, _ = await reader.get(
+        b"ada", b"bob", printing=Printing(separator="="), snapshot=made.id
+    )
+    assert (code, output) == (0, b"ada=London\nbob=Paris\n")
+    with pytest.raises(CallFailed, match="there is no snapshot another with topic users"):
+        await reader.get(b"ada", snapshot="another")
+
+
+async def test_nothing_is_waited_for_in_a_snapshot(reader: Reader) -> None:
+    with pytest.raises(CommandFailed, match="a snapshot never changes"):
+        await reader.get(b"ada", snapshot="another", wait_seconds=1)
