@@ -1,6 +1,6 @@
-"""Spark's Kafka source reads transactions as `read_committed`, from a topic and from the view of its
-last values: whole and in steps, before and after a cleaning, to the end of logs whose last records are
-markers."""
+"""Spark's Kafka source reads transactions as `read_committed`: from a topic, from the view of its last
+values and from a snapshot, whole and in steps, before and after a cleaning, to the end of logs whose
+last records are markers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.tables.payload_options import Payload
+from tests.harness.asked_broker import make_snapshot
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
@@ -89,6 +90,24 @@ def test_batch_and_stream_read_what_is_committed_to_the_end_and_continue(
     wait_until_clean(f"127.0.0.1:{broker.http_port}", topic)
     assert whole(session, source, tmp_path / "after") == transactions.table()
     assert in_steps(session, source, streamed) == transactions.table()
+
+
+def test_batch_and_stream_read_a_snapshot_after_what_it_has_was_cleaned_away(
+    session: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap_servers, "kept", partitions=2, config=CONFIG)
+    transactions = Transactions(broker.bootstrap_servers, "kept")
+    write(transactions, b"first")
+    then = transactions.table()
+    snapshot_id = make_snapshot(broker, "kept")
+    write(transactions, b"second")
+    wait_until_clean(f"127.0.0.1:{broker.http_port}", "kept")
+
+    topics = (f"kept.snapshot-{snapshot_id}",)
+    source = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=topics)
+    assert transactions.table() != then
+    assert whole(session, source, tmp_path / "whole") == then
+    assert in_steps(session, source, tmp_path / "stream") == then
 
 
 def write(transactions: Transactions, word: bytes) -> None:
