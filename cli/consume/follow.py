@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,35 @@ def consume_topic(
             write_arrow(arrow, rows, topic=reading.topic, strategy=str(strategy))
             typer.echo(_totals(latest, reading.topic), err=True)
     return 0
+
+
+@contextmanager
+def latest_of(
+    bootstrap: str, topic: str, *, memory_bytes: int, stall_seconds_max: float
+) -> Iterator[LatestRecords]:
+    """Read the committed records of a whole topic, with progress. Yields the last one of each key.
+
+    Raises:
+        CommandFailed: the topic cannot be read.
+    """
+    bounds = Bounds(
+        partitions=(), begin="beginning", since_ms=None, until_ms=None, is_committed=True
+    )
+    reading = ReadOptions(
+        bootstrap=bootstrap,
+        topic=topic,
+        group=None,
+        bounds=bounds,
+        key=None,
+        count_max=None,
+        is_followed=False,
+        stall_seconds_max=stall_seconds_max,
+    )
+    ranges, strategy = asyncio.run(_begin(reading, is_latest=True))
+    with LatestRecords(memory_bytes=memory_bytes, strategy=strategy) as latest:
+        with _open_reader(reading, ranges) as reader:
+            _read_latest(reader, reading, latest)
+        yield latest
 
 
 def _open_reader(reading: ReadOptions, ranges: dict[int, Range]) -> GroupReader | TopicReader:
