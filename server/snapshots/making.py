@@ -4,7 +4,8 @@
 
 The moment is one assignment, so that all logs have the same one, and no request waits for it. It comes
 when every log of the topics is prepared that exist in that turn of the loop. What follows takes as long
-as the links, while clients go on: a log keeps what it was at the moment (`storage/log/moment.py`).
+as the links, while clients go on: a log keeps what it was at the moment (`storage/log/moment.py`). A
+topic that is deleted meanwhile is left out, unless it was asked for by name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from server.topics.stores import MetadataStores
 from server.topics.topic import OfflineLog, Topic
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
-from storage.files.paths import topic_id_text
+from storage.files.paths import topic_directory, topic_id_text
 from storage.log.directory import LogDirectory
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
@@ -201,6 +202,7 @@ class Making:
     async def _link_all(
         self, topics: Sequence[Topic], snapshot_id: str
     ) -> dict[PartitionLog, LinkedLog]:
+        """Link the logs. Returns those whose topics were not deleted meanwhile."""
         linked: dict[PartitionLog, LinkedLog] = {}
         logs = [log for topic in topics for log in topic.logs()]
         for at in range(0, len(logs), LOGS_AT_A_TIME):
@@ -217,7 +219,14 @@ class Making:
     def _link(
         self, logs: Sequence[PartitionLog], snapshot_id: str
     ) -> dict[PartitionLog, LinkedLog]:
-        return {log: log.link_moment(self._directory_of(log, snapshot_id)) for log in logs}
+        linked: dict[PartitionLog, LinkedLog] = {}
+        for log in logs:
+            try:
+                linked[log] = log.link_moment(self._directory_of(log, snapshot_id))
+            except MomentLost:
+                if not log.is_retired:
+                    raise
+        return linked
 
     @any_thread
     def _directory_of(self, log: PartitionLog, snapshot_id: str) -> str:
@@ -235,12 +244,8 @@ class Making:
         self, snapshot_id: str, cut: _Cut, linked: dict[PartitionLog, LinkedLog]
     ) -> StoredSnapshot:
         """Make the snapshot durable and complete. Raises MomentLost and DiskError."""
-        ids = {topic_id_text(each.id): each.name for each in cut.topics}
-        cluster = entries_about(ids, cut.cluster)
-        for topic in cut.topics:
-            # A deletion is in the store before the topic is out of the table.
-            if TOPICS + topic.name not in cluster:
-                raise MomentLost(topic.name, "was deleted")
+        topics = self._left(snapshot_id, cut, linked)
+        ids = {topic_id_text(each.id): each.name for each in topics}
         node = self._sources.node
         descriptor = SnapshotDescriptor(
             id=snapshot_id,
@@ -248,12 +253,33 @@ class Making:
             cluster_id=node.cluster_id,
             node_id=node.node_id,
             directories=self._described_directories(),
-            topics=[_described(topic, linked) for topic in cut.topics],
-            cluster=cluster,
+            topics=[_described(topic, linked) for topic in topics],
+            cluster=entries_about(ids, cut.cluster),
             node=entries_about(ids, cut.node),
         )
         self._sources.files.finish(descriptor)
         return StoredSnapshot.complete(descriptor)
+
+    @any_thread
+    def _left(
+        self, snapshot_id: str, cut: _Cut, linked: dict[PartitionLog, LinkedLog]
+    ) -> list[Topic]:
+        """Returns the topics that were not deleted meanwhile, and removes what was linked of the others.
+
+        Raises MomentLost if one of those was asked for.
+        """
+        # A deletion is in the store before the topic is out of the table.
+        stored = {each.key for each in cut.cluster}
+        left: list[Topic] = []
+        for topic in cut.topics:
+            if TOPICS + topic.name in stored and all(log in linked for log in topic.logs()):
+                left.append(topic)
+            elif self._names is not None:
+                raise MomentLost(topic.name, "was deleted")
+            else:
+                name = topic_directory(topic.name, topic.id)
+                self._sources.files.leave_out(snapshot_id, name)
+        return left
 
     @any_thread
     def _described_directories(self) -> list[DirectoryInSnapshot]:

@@ -90,11 +90,15 @@ def _topics_in(body: bytes) -> list[str] | None:
         value: Any = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
         raise CompactionRefused(400, "send a JSON object, or nothing") from error
-    topics = value.get("topics") if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        raise CompactionRefused(400, "send a JSON object, or nothing")
+    topics = value.get("topics")
     if topics is None:
         return None
     if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
-        raise CompactionRefused(400, "topics is a list of names, or null for all topics")
+        raise CompactionRefused(400, "topics is a list of names; leave it out for all topics")
+    if not topics:
+        raise CompactionRefused(400, "topics has no name; leave it out for all topics")
     return topics
 
 

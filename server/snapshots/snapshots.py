@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from metrics.facts import SnapshotFacts
 from server.runtime.tasks import every, spawn, to_its_end
@@ -27,7 +27,7 @@ from storage.snapshots.snapshot_files import StoredSnapshot
 from storage.threads import any_thread, loop_thread
 
 ATTEMPTS = 3
-"""A log that is truncated, or a topic that is deleted, meanwhile spoils an attempt."""
+"""A log that is truncated meanwhile spoils an attempt."""
 COUNT_SECONDS = 60.0
 """The pause between two counts of what snapshots hold, if none is made or dropped."""
 COUNT_SHARE_MAX = 0.02
@@ -138,7 +138,7 @@ class Snapshots:
         return self._held.facts
 
     async def _count_if_due(self) -> None:
-        now_s = time.monotonic()
+        now_s = monotonic()
         # What only snapshots hold does not change without any.
         is_needed = bool(self._held.pinned.alone) and self._held.is_due(now_s)
         if is_needed or not self._held.counted_s:
@@ -152,7 +152,7 @@ class Snapshots:
 
     @any_thread
     def _counted(self) -> _Held:
-        began_s = time.monotonic()
+        began_s = monotonic()
         files = self._sources.files
         complete = [each for each in files.all() if each.descriptor is not None]
         pinned = files.pinned()
@@ -161,7 +161,7 @@ class Snapshots:
             size_bytes=sum(each.size_bytes for each in complete),
             pinned_bytes=pinned.total,
         )
-        ended_s = time.monotonic()
+        ended_s = monotonic()
         return _Held(facts=facts, pinned=pinned, counted_s=ended_s, took_s=ended_s - began_s)
 
     # ---------------------------------------------------------------- making one

@@ -123,6 +123,11 @@ class SnapshotFiles:
         """Returns the path of a snapshot's descriptor."""
         return join(snapshot_path(self._metadata_directory, snapshot_id), SNAPSHOT_DESCRIPTOR)
 
+    def leave_out(self, snapshot_id: str, topic_directory: str) -> None:
+        """Remove a topic from a snapshot that is being made. Raises DiskError."""
+        for directory in self._directories:
+            self._fs.remove_tree(join(self.unfinished(directory, snapshot_id), topic_directory))
+
     def finish(self, descriptor: SnapshotDescriptor) -> None:
         """Make a new snapshot durable and complete.
 
