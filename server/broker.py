@@ -86,9 +86,9 @@ from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, NODE_METADATA
+from storage.ledger.pass_history import PassHistory
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
-from storage.log.pass_history import PassHistory
 from storage.log.sync_rounds import SyncRounds
 from storage.recovery.progress import RecoveryProgress
 from storage.threads import any_thread

@@ -25,7 +25,7 @@ from storage.files.paths import KEYS, MANIFEST, join, topic_id_text
 from storage.formats.ledger_entry import Line, lines_of
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, decode
-from storage.log.pass_history import decode_line
+from storage.ledger.pass_history import decode_line
 from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
 from storage.state.aborted_transactions import decode_aborted_transactions
 from storage.state.leader_epochs import decode_leader_epochs

@@ -49,7 +49,7 @@ from server.admin.policy_changes import CHANGES_BYTES_MAX, parse_changes
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.executors import Executor
 from server.runtime.sliced_json import Rows
-from storage.log.pass_history import PassHistory
+from storage.ledger.pass_history import PassHistory
 
 HISTORY_ROWS = 100
 HISTORY_ROWS_MAX = 100_000

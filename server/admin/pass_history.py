@@ -1,4 +1,4 @@
-"""Records how each cleaning pass ended (`storage/log/pass_history.py`), off the event loop."""
+"""Records how each cleaning pass ended (`storage/ledger/pass_history.py`), off the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cleaner.pacing.quarantine import Quarantined
 from cleaner.rules.expiry_report import ExpiryReport
 from cleaner.rules.report import PassReport
 from server.admin.compaction_json import fences_json
-from storage.log.pass_history import PassHistory
+from storage.ledger.pass_history import PassHistory
 from storage.threads import loop_thread
 
 REPORT_FIELDS = tuple(field.name for field in fields(PassReport) if field.name != "group_reports")

@@ -4,8 +4,8 @@
 
 The moment is one assignment, so that all logs have the same one, and no request waits for it. It comes
 when every log of the topics is prepared that exist in that turn of the loop. What follows takes as long
-as the links, while clients go on: a log keeps what it was at the moment (`storage/log/moment.py`). A
-topic that is deleted meanwhile is left out, unless it was asked for by name.
+as the links, while clients continue: a log keeps what it was at the moment (`storage/state/moment.py`).
+A topic that is deleted meanwhile is left out, unless it was asked for by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from storage.files.paths import topic_directory, topic_id_text
 from storage.log.directory import LogDirectory
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
-from storage.log.moment import Moment, MomentLost
 from storage.snapshots.descriptor import (
     DirectoryInSnapshot,
     PartitionInSnapshot,
@@ -40,6 +39,7 @@ from storage.snapshots.descriptor import (
     TopicInSnapshot,
 )
 from storage.snapshots.snapshot_files import SnapshotExists, SnapshotFiles, StoredSnapshot
+from storage.state.moment import Moment, MomentLost
 from storage.threads import any_thread, loop_thread
 
 LOGS_AT_A_TIME = 16

@@ -21,9 +21,9 @@ from server.snapshots.making import Making, Sources
 from server.snapshots.refusal import SnapshotRefused
 from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import LinksRefused, NoSpace, StorageError
-from storage.log.moment import MomentLost
 from storage.snapshots.pinned import PinnedBytes
 from storage.snapshots.snapshot_files import StoredSnapshot
+from storage.state.moment import MomentLost
 from storage.threads import any_thread, loop_thread
 
 ATTEMPTS = 3

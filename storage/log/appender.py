@@ -286,10 +286,10 @@ class LogAppender:
     # ---------------------------------------------------------------- moments
 
     def take_moment(self, now_ms: int) -> None:
-        """Take the moment once it has begun, unless it was taken. See `storage/log/moment.py`.
+        """Take the moment once it has begun, unless it was taken. See `storage/state/moment.py`.
 
-        Raises nothing: the snapshot finds the reason in the moment. An append goes on without it, unless
-        the disk failed and the log is out of service now.
+        Raises nothing: the snapshot finds the reason in the moment. An append continues without it,
+        unless the disk failed and the log is out of service now.
         """
         moment = self._list.moment
         if moment is None or not moment.moment.has_begun:

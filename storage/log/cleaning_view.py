@@ -191,7 +191,7 @@ def cleaning_view(
         segments, last_stable = segment_list.segments, offsets.last_stable
         moment = segment_list.moment
         if moment is not None and moment.is_taken and not as_if_rolled:
-            # A pass is planned while a snapshot is being taken (`storage/log/moment.py`).
+            # A pass is planned while a snapshot is being taken (`storage/state/moment.py`).
             last_stable = min(last_stable, moment.last_stable_offset)
         sealed = tuple(CleanableSegment(each.row(), each) for each in segments[:-1])
         active_row = segments[-1].full_row()

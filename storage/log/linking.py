@@ -26,9 +26,9 @@ from storage.files.paths import (
     segment_file,
 )
 from storage.formats.manifest import SegmentRow, encode
-from storage.log.moment import LogMoment, MomentLost
 from storage.log.replacement import LogParts
 from storage.segment.segment import Segment
+from storage.state.moment import LogMoment, MomentLost
 from storage.threads import any_thread
 
 KINDS = (LOG, OFFSET_INDEX, TIME_INDEX, KEYS)

@@ -36,7 +36,6 @@ from storage.log.commits import LogCommits
 from storage.log.linking import LinkedLog, link_log
 from storage.log.log_service import LogService
 from storage.log.log_start import DeletedSegment, LogStart
-from storage.log.moment import LogMoment, Moment
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.log.reader import LogReader
@@ -47,6 +46,7 @@ from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.segment.segment import Segment
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.log_states import LogStates
+from storage.state.moment import LogMoment, Moment
 from storage.state.producer_state import ProducerStates
 from storage.threads import any_thread, loop_thread
 from storage.undo.kept_passes import KeptPasses
@@ -426,7 +426,7 @@ class PartitionLog:
 
     @loop_thread
     def prepare_moment(self, moment: Moment) -> None:
-        """Prepare for a moment that a snapshot keeps. See `storage/log/moment.py`. One at a time."""
+        """Prepare for a moment that a snapshot keeps. See `storage/state/moment.py`. One at a time."""
         self._list.moment = LogMoment(moment=moment, rewrites=self._list.rewrites)
 
     @loop_thread

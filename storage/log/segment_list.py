@@ -21,11 +21,11 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved, SwapRefused
 from storage.files.files import FileSystem
 from storage.formats.manifest import SegmentRow
-from storage.log.moment import LogMoment
 from storage.log.new_files import NewFiles
 from storage.log.offsets import LogOffsets
 from storage.segment.files import Background
 from storage.segment.segment import Segment
+from storage.state.moment import LogMoment
 from storage.state.producer_state import ProducerStates
 from storage.threads import any_thread, loop_thread
 

@@ -86,7 +86,7 @@ def copy_shared(
     segment_of: Callable[[SegmentRow], Segment],
     version: int,
 ) -> tuple[Cut, CleanedSegment | None]:
-    """Copy the last kept segment if its file has a second name: a snapshot has it, too, and its bytes
+    """Copy the last kept segment if its file has a second name: a snapshot also has it, and its bytes
     stay. Returns the cut with the copy, and the staged copy, to be renamed once it is certain.
 
     Args:

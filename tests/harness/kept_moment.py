@@ -9,9 +9,9 @@ from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
-from storage.log.moment import Moment
 from storage.log.opening import open_log
 from storage.segment.reader import Isolation
+from storage.state.moment import Moment
 from storage.verify.log import verify_log
 from tests.harness.compacted_log import CONFIG, identity, opening
 from tests.harness.log_builder import records_in

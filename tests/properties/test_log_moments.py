@@ -15,8 +15,8 @@ from protocol.wire.numbers import OFFSET_MAX
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
-from storage.log.moment import Moment, MomentLost
 from storage.log.opening import open_log
+from storage.state.moment import Moment, MomentLost
 from storage.state.producer_state import ProducerStates
 from storage.verify.findings import Severity
 from storage.verify.log import verify_log

@@ -28,8 +28,8 @@ from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.files.signing_key import SigningKey
 from storage.formats.key_sidecar import sealed
 from storage.formats.ledger_entry import NO_HEAD, encode_entry
+from storage.ledger.pass_history import HEADER, encode_line
 from storage.log.log import PartitionLog
-from storage.log.pass_history import HEADER, encode_line
 from tests.harness.old_metadata import write_old_log, write_old_snapshot
 from tests.harness.served_broker import NOW_MS, serving_broker
 from tests.harness.verification import findings_in

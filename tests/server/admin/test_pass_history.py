@@ -19,7 +19,7 @@ from server.admin.pass_history import HistoryProbe
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
 from storage.formats.topic_partition import TopicPartition
-from storage.log.pass_history import PassHistory
+from storage.ledger.pass_history import PassHistory
 from tests.cleaner.rules.test_expiry_report import REPORT as SWEEP
 from tests.cleaner.rules.test_report import REPORT
 from tests.harness.blocked_sidecar import block_sidecar

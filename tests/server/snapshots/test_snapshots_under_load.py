@@ -119,7 +119,7 @@ async def snapshots_under(
     served: ServedBroker,
     *works: Callable[[ServedBroker, asyncio.Event], Coroutine[object, object, None]],
 ) -> list[SnapshotDescriptor]:
-    """Make snapshots while the work goes on. Returns those that were made."""
+    """Make snapshots meanwhile. Returns those that were made."""
     stop, made = asyncio.Event(), list[SnapshotDescriptor]()
     assert served.broker.snapshots is not None
     async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:

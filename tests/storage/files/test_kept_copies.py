@@ -6,7 +6,7 @@ import uuid
 
 from storage.files.kept_copies import kept_copies
 from storage.files.paths import segment_file, topic_directory
-from storage.log.moment import Moment
+from storage.state.moment import Moment
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.memory_fs import MemoryFileSystem
 

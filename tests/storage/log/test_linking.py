@@ -16,9 +16,9 @@ from storage.files.errors import LinksRefused, LogOffline, MissingFile, NoSpace
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import ABORTED_TRANSACTIONS, KEYS, MANIFEST, join
 from storage.formats.manifest import decode
-from storage.log.moment import MomentLost
 from storage.log.opening import plan_log
 from storage.segment.reader import Isolation
+from storage.state.moment import MomentLost
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, identity, opening
 from tests.harness.kept_moment import COPY, begin_moment, link, opened_copy, values
 from tests.harness.log_builder import batch_of, valid
@@ -81,7 +81,7 @@ def test_transaction_that_is_open_at_the_moment_is_open_in_the_copy() -> None:
     assert linked.last_stable_offset == copy.last_stable_offset == 1
     assert values(copy, Isolation.READ_COMMITTED) == [b"old"]
     assert values(copy) == [b"old", b"new"]
-    # Its coordinator, which the snapshot has, too, can end it.
+    # Its coordinator, which the snapshot also has, can end it.
     copy.appender.append_marker(
         ProducerId(7), Epoch(0), is_commit=True, coordinator_epoch=Epoch(0), now_ms=0
     )

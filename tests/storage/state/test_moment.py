@@ -9,7 +9,7 @@ import pytest
 from storage.files.errors import DiskError, LogOffline, NoSpace
 from storage.formats.manifest import UNKNOWN_OFFSET
 from storage.log.log import PartitionLog
-from storage.log.moment import LogMoment, Moment
+from storage.state.moment import LogMoment, Moment
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.kept_moment import begin_moment, link, opened_copy, values
 from tests.harness.log_builder import batch_of, run_of

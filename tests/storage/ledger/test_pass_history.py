@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.files.errors import NoSpace
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
-from storage.log.pass_history import (
+from storage.ledger.pass_history import (
     FORMAT,
     HEADER,
     PassHistory,

@@ -27,7 +27,7 @@ from storage.files.files import File, FileSystem
 from storage.files.paths import COMPACTION_HISTORY, COMPACTION_HISTORY_OLD, join
 from storage.threads import any_thread
 
-_log = logging.getLogger("storage.log.pass_history")
+_log = logging.getLogger("storage.ledger.pass_history")
 
 FORMAT = 1
 CRC_CHARACTERS = 8
