@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -24,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import decoding_process
-from schemas.decoding_child import CPU_SECONDS_MAX, answer_to
+from schemas.decoding_child import CPU_SECONDS_MAX, MEMORY_BYTES_MAX, answer_to
 from schemas.decoding_frames import Answer, Request
 from schemas.decoding_process import DecodingProcess
 from schemas.outcomes import (
@@ -297,6 +298,24 @@ def test_a_value_that_is_nested_too_deeply_ends_only_the_process(process: Decodi
     assert isinstance(found, Undecoded)
     assert "nested too deeply" in found.reason
     assert shown(process.decode(avro(CHAIN), with_header(7, b"\x02\0"))) == {"next": {"next": None}}
+
+
+def test_a_value_that_takes_too_long_is_given_up(process: DecodingProcess) -> None:
+    """To write a binary number of a million bytes in decimal takes many seconds, in C code."""
+    large = {"type": "bytes", "logicalType": "decimal", "precision": 100_000_000, "scale": 0}
+    data = zigzag(1_000_000) + b"\x7f" * 1_000_000
+
+    found = process.decode(avro(large), with_header(7, data))
+
+    assert isinstance(found, Undecoded)
+    assert (found.code, "took too much time" in found.reason) == (TOO_COMPLEX, True)
+
+
+def test_the_system_bounds_the_memory_of_the_process(process: DecodingProcess) -> None:
+    process.decode(avro("int"), with_header(7, b"\x02"))
+    assert process._child is not None
+    most = resource.prlimit(process._child.pid, resource.RLIMIT_AS)
+    assert most == (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX)
 
 
 def test_a_value_that_has_ended_the_process_is_not_given_to_another_one(
