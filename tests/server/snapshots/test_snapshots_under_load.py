@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,8 +36,11 @@ from tests.harness.snapshot_on_disk import (
 LEFT, RIGHT, ORDERED = "left", "right", "ordered"
 PAIRS = [(LEFT, 0), (LEFT, 1), (RIGHT, 0), (RIGHT, 1)]
 PARTITIONS = 4
+IN_ORDER = [(ORDERED, each) for each in range(PARTITIONS)]
 SNAPSHOTS = 6
 SECONDS_MAX = 60
+GROWTH = 6
+"""Three transactions with their markers, of which one at most is aborted."""
 
 
 async def write_transactions(served: ServedBroker, stop: asyncio.Event, name: str) -> None:
@@ -118,8 +121,13 @@ async def loaded_broker(folder: Path) -> AsyncIterator[ServedBroker]:
 async def snapshots_under(
     served: ServedBroker,
     *works: Callable[[ServedBroker, asyncio.Event], Coroutine[object, object, None]],
+    written: Sequence[tuple[str, int]],
 ) -> list[SnapshotDescriptor]:
-    """Make snapshots meanwhile. Returns those that were made."""
+    """Make snapshots meanwhile. Returns those that were made.
+
+    Args:
+        written: the logs that have to grow before each of them.
+    """
     stop, made = asyncio.Event(), list[SnapshotDescriptor]()
     assert served.broker.snapshots is not None
     async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:
@@ -127,13 +135,20 @@ async def snapshots_under(
             tasks.create_task(work(served, stop))
         try:
             for _ in range(SNAPSHOTS):
-                await asyncio.sleep(0.3)
+                await until_grown([served.log(*each) for each in written])
                 snapshot = await served.broker.snapshots.create(None)
                 assert snapshot.descriptor is not None
                 made.append(snapshot.descriptor)
         finally:
             stop.set()
     return made
+
+
+async def until_grown(logs: Sequence[PartitionLog]) -> None:
+    """Wait until each log has some more records that are stable."""
+    least = [log.last_stable_offset + GROWTH for log in logs]
+    while any(log.last_stable_offset < each for log, each in zip(logs, least, strict=True)):  # noqa: ASYNC110 - they grow by themselves
+        await asyncio.sleep(0.01)
 
 
 def check_transactions(logs: Logs) -> int:
@@ -204,6 +219,7 @@ async def test_snapshot_has_whole_transactions_prefixes_and_offsets_that_exist(
             lambda s, stop: write_transactions(s, stop, "two"),
             write_in_order,
             roll_and_retain,
+            written=[*PAIRS, *IN_ORDER],
         )
         committed, numbers, offsets = [], [], []
         for descriptor in made:
@@ -221,7 +237,7 @@ async def test_snapshot_has_whole_transactions_prefixes_and_offsets_that_exist(
 
 async def test_topics_that_come_and_go_do_not_spoil_a_snapshot(tmp_path: Path) -> None:
     async with loaded_broker(tmp_path) as served:
-        made = await snapshots_under(served, write_in_order, create_and_delete)
+        made = await snapshots_under(served, write_in_order, create_and_delete, written=IN_ORDER)
         for descriptor in made:
             logs = opened_snapshot(descriptor)
             assert check_prefix(logs) > 0
@@ -262,6 +278,6 @@ async def test_fault_that_takes_moments_late_is_found(
     monkeypatch.setattr("server.snapshots.making.LOGS_AT_A_TIME", 1)
     monkeypatch.setattr(Making, "_link_all", slowly)
     async with loaded_broker(tmp_path) as served:
-        made = await snapshots_under(served, write_in_order)
+        made = await snapshots_under(served, write_in_order, written=IN_ORDER)
         with pytest.raises(AssertionError):
             check_prefixes(made)
