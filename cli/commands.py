@@ -22,6 +22,7 @@ from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
 from cli.quotas import commands as quotas_commands
 from cli.replica import commands as replica_commands
+from cli.snapshot import commands as snapshot_commands
 from cli.standby import command as standby_command
 from cli.topics import commands as topics_commands
 from cli.transactions import commands as transactions_commands
@@ -48,6 +49,7 @@ app.add_typer(features_commands.app)
 app.add_typer(replica_commands.app)
 app.add_typer(standby_command.app)
 app.add_typer(backup_commands.app)
+app.add_typer(snapshot_commands.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The
 # module of its commands does not import Spark.
 app.add_typer(importlib.import_module("pipeline.cli").app)

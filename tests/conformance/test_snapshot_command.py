@@ -1,0 +1,64 @@
+"""`kompakt snapshot ...` as an operator types it, against a real broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.broker_process import BrokerProcess, scrape
+from tests.harness.clients import create_topic
+from tests.harness.typed_commands import TypedCommands
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Iterator[TypedCommands]:
+    with BrokerProcess(tmp_path) as broker:
+        for name in ("orders", "users"):
+            create_topic(
+                broker.bootstrap_servers, name, partitions=2, config={"cleanup.policy": "compact"}
+            )
+        # Waits for the HTTP endpoint.
+        scrape(f"127.0.0.1:{broker.http_port}", "/health/live")
+        typed = TypedCommands(broker)
+        typed.told("produce", "orders", "-K", ":", given="alice:1\nbob:2\ncarol:3\n")
+        yield typed
+
+
+def test_snapshot_is_made_listed_shown_and_dropped(typed: TypedCommands) -> None:
+    assert typed.told("snapshot", "list") == "there are no snapshots\n"
+
+    told = typed.told("snapshot", "create")
+    match = re.match(r"(\S+): \d topics, [\d,]+ partitions, \d+ B, in (/\S+)\n", told)
+    assert match, told
+    snapshot_id, directory = match.groups()
+    assert directory.endswith(f"/snapshots/{snapshot_id}")
+    assert (Path(directory) / "snapshot.json").exists()
+
+    listed = typed.told("snapshot", "list")
+    assert re.search(rf"^{snapshot_id}  20\d\d-.* UTC ", listed, re.MULTILINE)
+    assert re.search(r"only snapshots hold [\d.]+ k?B of the disk\n$", listed)
+    shown = typed.told("snapshot", "show", snapshot_id)
+    ends = re.findall(r"^orders +\d +0 +(\d) ", shown, re.MULTILINE)
+    assert sum(map(int, ends)) == 3
+
+    assert f"{snapshot_id}: dropped, " in typed.told("snapshot", "drop", snapshot_id, "--yes")
+    assert typed.json("snapshot", "list") == {"pinned_bytes": 0, "snapshots": []}
+
+
+def test_snapshot_of_some_topics_for_programs(typed: TypedCommands) -> None:
+    made = typed.json("snapshot", "create", "--topics", "orders,users")
+    assert {"orders", "users"} <= set(made["topics"])
+    one = typed.json("snapshot", "create", "--topics", "orders")
+    assert "users" not in one["topics"]
+    shown = typed.json("snapshot", "show", one["id"])
+    assert {"topic", "partition", "start_offset", "end_offset", "bytes"} == set(
+        shown["partitions"][0]
+    )
+    assert [each["id"] for each in typed.json("snapshot", "list")["snapshots"]] == [
+        made["id"],
+        one["id"],
+    ]
+    assert typed.json("snapshot", "drop", made["id"], "--yes") == {"id": made["id"]}
