@@ -31,7 +31,7 @@ KILLED_SECONDS = 10.0
 REMEMBERED_MAX = 1_000
 """So many of the values are remembered that have ended a child."""
 _FATAL = {signal.SIGPROF, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS}
-"""How a value ends a child; any other signal comes from another process."""
+"""How a value ends a child; any other signal comes from outside."""
 
 
 class DecodingProcess:

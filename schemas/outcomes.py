@@ -10,6 +10,7 @@ from schemas.schema import SchemaType
 UNKNOWN_SCHEMA = "unknown_schema"
 REGISTRY_UNREACHABLE = "registry_unreachable"
 REGISTRY_REFUSED = "registry_refused"
+REGISTRY_FAILED = "registry_failed"
 UNSUPPORTED_SCHEMA = "unsupported_schema"
 NOT_INSTALLED = "not_installed"
 BAD_VALUE = "bad_value"

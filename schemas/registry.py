@@ -1,8 +1,10 @@
 """The schemas of a registry, each fetched once.
 
     found        kept up to a bound: what an id names never changes
-    not found    remembered for FAILURE_SECONDS, then asked for again
-    unreachable  no other schema is asked for during FAILURE_SECONDS
+    not found    remembered for FAILURE_SECONDS, then asked for again; with FAILURES_MAX of them no other
+                 schema is asked for: values that begin with a zero byte by chance, such as numbers, name
+                 any schema
+    no registry  it is down or refuses us: no other schema is asked for during FAILURE_SECONDS
 
 If several threads want a schema that is not here, one fetches it and the others wait for that.
 """
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol, TypeAlias
 
-from schemas.outcomes import REGISTRY_UNREACHABLE, Undecoded
+from schemas.outcomes import REGISTRY_REFUSED, REGISTRY_UNREACHABLE, UNKNOWN_SCHEMA, Undecoded
 from schemas.registry_answers import Unavailable
 from schemas.schema import Schema
 
@@ -27,8 +29,10 @@ _log = logging.getLogger("schemas.registry")
 SCHEMAS_MAX = 1_000
 CHARS_MAX = 16 << 20
 """All schemas together; a larger one is kept alone."""
-FAILURES_MAX = 1_000
+FAILURES_MAX = 100
 FAILURE_SECONDS = 10.0
+DOWN = (REGISTRY_UNREACHABLE, REGISTRY_REFUSED)
+"""The codes of failures that every other schema would have as well."""
 
 Found: TypeAlias = Schema | Undecoded
 
@@ -54,12 +58,12 @@ class Registry:
     __slots__ = (
         "_chars",
         "_client",
+        "_down",
         "_failures",
         "_lock",
         "_monotonic",
         "_pending",
         "_schemas",
-        "_unreachable",
     )
 
     def __init__(
@@ -73,7 +77,7 @@ class Registry:
         self._schemas = OrderedDict[int, Schema]()
         self._chars = 0
         self._failures = OrderedDict[int, _Failure]()
-        self._unreachable: _Failure | None = None
+        self._down: _Failure | None = None
         self._pending: dict[int, Future[Found]] = {}
 
     def known(self, schema_id: int) -> Found | None:
@@ -113,8 +117,8 @@ class Registry:
         try:
             return self._client.schema(schema_id)
         except Unavailable as error:
-            if error.code == REGISTRY_UNREACHABLE:
-                _log.warning("%s; values are not decoded until it answers", error)
+            if error.code in DOWN:
+                _log.warning("%s; values with a schema that is not here are not decoded", error)
             return Undecoded(schema_id=schema_id, code=error.code, reason=str(error))
 
     def _known(self, schema_id: int) -> Found | None:
@@ -123,11 +127,14 @@ class Registry:
             self._schemas.move_to_end(schema_id)
             return schema
         now = self._monotonic()
+        self._forget_failures(now)
         failure = self._failures.get(schema_id)
-        if failure is not None and now < failure.until:
+        if failure is not None:
             return failure.undecoded
-        if self._unreachable is not None and now < self._unreachable.until:
-            last = self._unreachable.undecoded
+        if len(self._failures) >= FAILURES_MAX:
+            return _too_many(schema_id)
+        if self._down is not None and now < self._down.until:
+            last = self._down.undecoded
             return Undecoded(schema_id=schema_id, code=last.code, reason=last.reason)
         return None
 
@@ -141,10 +148,21 @@ class Registry:
                 self._chars -= self._schemas.popitem(last=False)[1].chars
             return
         failure = _Failure(found, self._monotonic() + FAILURE_SECONDS)
-        if found.code == REGISTRY_UNREACHABLE:
-            self._unreachable = failure
+        if found.code in DOWN:
+            self._down = failure
             return
         self._failures[schema_id] = failure
-        self._failures.move_to_end(schema_id)
-        while len(self._failures) > FAILURES_MAX:
+
+    def _forget_failures(self, now: float) -> None:
+        """Forget those whose time is over: the first ones."""
+        while self._failures and next(iter(self._failures.values())).until <= now:
             self._failures.popitem(last=False)
+
+
+def _too_many(schema_id: int) -> Undecoded:
+    return Undecoded(
+        schema_id=schema_id,
+        code=UNKNOWN_SCHEMA,
+        reason=f"the registry lacks {FAILURES_MAX} schemas that values named last, so it is not asked"
+        " for others now: some values may only look as if they named one",
+    )

@@ -15,12 +15,16 @@ from urllib.parse import quote
 import msgspec
 
 from schemas.outcomes import (
+    REGISTRY_FAILED,
     REGISTRY_REFUSED,
     REGISTRY_UNREACHABLE,
     UNKNOWN_SCHEMA,
     UNSUPPORTED_SCHEMA,
 )
 from schemas.schema import SchemaType
+
+BUSY = (429, 502, 503, 504)
+"""Statuses that say nothing of the schema."""
 
 
 class Unavailable(Exception):
@@ -102,5 +106,5 @@ def _refusal(url: str, what: str, status: int) -> Unavailable:
             f"the registry at {url} redirects to another address, which is not followed:"
             " set schema.registry.url to that",
         )
-    code = REGISTRY_UNREACHABLE if status >= 500 or status == 429 else REGISTRY_REFUSED
+    code = REGISTRY_UNREACHABLE if status in BUSY else REGISTRY_FAILED
     return Unavailable(code, f"the registry at {url} answered with status {status} to {what}")

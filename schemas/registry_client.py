@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import SplitResult
 
-from schemas.outcomes import REGISTRY_UNREACHABLE, TOO_LARGE, UNSUPPORTED_SCHEMA
+from schemas.outcomes import REGISTRY_UNREACHABLE, UNSUPPORTED_SCHEMA
 from schemas.registry_access import RegistryAccess
 from schemas.registry_answers import Reference, SchemaAnswer, Unavailable, schema_answer
 from schemas.schema import Named, Schema, SchemaType
@@ -88,7 +88,9 @@ class RegistryClient:
             answer = connection.getresponse()
             body = answer.read(ANSWER_BYTES_MAX + 1)
             if len(body) > ANSWER_BYTES_MAX:
-                raise Unavailable(TOO_LARGE, f"the schema has more than {ANSWER_BYTES_MAX} bytes")
+                raise Unavailable(
+                    UNSUPPORTED_SCHEMA, f"the schema is larger than {ANSWER_BYTES_MAX} bytes"
+                )
             if answer.length:
                 raise http.client.IncompleteRead(body, answer.length)
             return answer.status, body

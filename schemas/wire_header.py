@@ -21,7 +21,7 @@ HEADER_BYTES = 5
 NESTED_MAX = 32
 """Messages are nested less deeply than that: protoc refuses more."""
 
-_ID = struct.Struct(">I")
+_ID = struct.Struct(">i")
 _VARINT_BYTES_MAX = 5
 
 
@@ -30,7 +30,8 @@ def schema_id_of(data: bytes) -> int | None:
     if len(data) < HEADER_BYTES or data[0] != MAGIC:
         return None
     (found,) = _ID.unpack_from(data, 1)
-    return int(found)
+    # A number in Java, which is never negative.
+    return int(found) if found >= 0 else None
 
 
 def message_path(data: bytes) -> tuple[tuple[int, ...], int]:

@@ -119,11 +119,14 @@ class LookupRoutes:
                     etag = etag_of(hits)
                     is_another = not ({etag, "*"} & known)
                     data = [key, *_values_of(hits)] if is_another else []
-                    if is_another and not decoding.lacks_schemas(data):
+                    missing = decoding.missing_schemas(data)
+                    if is_another and not missing:
                         answer = answer_json(topic.name, key, hits, await decoding.of(data))
                         return await self._send(request, answer, etag)
-                if is_another:
-                    await decoding.fetch_schemas(data)
+                    # Nothing large waits outside.
+                    hits, data = [], []
+                if missing:
+                    await decoding.fetch(missing)
                 elif not await changes.next():
                     return web.Response(status=304, headers={"ETag": etag})
                 if isinstance(topic, Topic):
@@ -144,14 +147,17 @@ class LookupRoutes:
             async with self._answering:
                 found = await self._hits(logs, batch.keys, places)
                 data = [*batch.keys, *(value for hits in found for value in _values_of(hits))]
-                if not decoding.lacks_schemas(data):
+                missing = decoding.missing_schemas(data)
+                if not missing:
                     decodings = await decoding.of(data)
                     records = [
                         answer_json(topic.name, key, hits, decodings)
                         for key, hits in zip(batch.keys, found, strict=True)
                     ]
                     return await self._send(request, {"records": records})
-            await decoding.fetch_schemas(data)
+                # Nothing large waits outside.
+                found, data = [], []
+            await decoding.fetch(missing)
 
     async def _topic(self, name: str, snapshot: str | None) -> AskedTopic:
         """Returns the topic of a request. Raises CompactionRefused."""

@@ -1,7 +1,9 @@
 """Decodes the values and keys of an answer that name a schema of the registry (docs/design/schemas.md).
 
-which schemas -> those that are not here, from the registry  -> the values, in the decoding process
-                 `registry`, four threads                       `decoding`, one thread
+The work is done by two executors:
+
+    which schemas -> those that are not here, from the registry  -> the values, in the decoding process
+                     `registry`, four threads                       `decoding`, one thread
 """
 
 from __future__ import annotations
@@ -105,25 +107,21 @@ class RequestDecoding:
         self._asked = set[int]()
         """What the registry was asked for. It is not asked twice for one request."""
 
-    def lacks_schemas(self, data: Iterable[bytes]) -> bool:
-        """Returns whether values name schemas that have to be fetched first."""
-        return bool(self._missing(data))
+    def missing_schemas(self, data: Iterable[bytes]) -> set[int]:
+        """Returns which schemas that values name have to be fetched first."""
+        if self._decoding is None:
+            return set()
+        return self._decoding.unknown(ids_in(data).values()) - self._asked
 
-    async def fetch_schemas(self, data: Iterable[bytes]) -> None:
-        """Fetch them."""
-        missing = self._missing(data)
-        if self._decoding is not None:
-            await self._decoding.fetch(missing)
-        self._asked |= missing
+    async def fetch(self, ids: set[int]) -> None:
+        """Fetch schemas, or learn why they cannot be had."""
+        assert self._decoding is not None, "without a registry none is missing"
+        await self._decoding.fetch(ids)
+        self._asked |= ids
 
     async def of(self, data: Iterable[bytes]) -> Decodings:
         """Returns what the values and keys are that name a schema, or why they are not decoded."""
         return {} if self._decoding is None else await self._decoding.decodings(data)
-
-    def _missing(self, data: Iterable[bytes]) -> set[int]:
-        if self._decoding is None:
-            return set()
-        return self._decoding.unknown(ids_in(data).values()) - self._asked
 
 
 def ids_in(data: Iterable[bytes]) -> dict[bytes, int]:

@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schemas import registry as registry_module
-from schemas.outcomes import REGISTRY_UNREACHABLE, UNKNOWN_SCHEMA, Undecoded
+from schemas.outcomes import (
+    REGISTRY_FAILED,
+    REGISTRY_REFUSED,
+    REGISTRY_UNREACHABLE,
+    UNKNOWN_SCHEMA,
+    Undecoded,
+)
 from schemas.registry import FAILURE_SECONDS, Found, Registry
 from schemas.registry_answers import Unavailable
 from schemas.schema import Schema, SchemaType
@@ -58,12 +64,13 @@ def test_a_schema_is_fetched_once() -> None:
     assert source.asked == [7]
 
 
-def test_a_missing_schema_is_asked_for_again_after_a_while() -> None:
+@pytest.mark.parametrize("code", [UNKNOWN_SCHEMA, REGISTRY_FAILED])
+def test_a_missing_schema_is_asked_for_again_after_a_while(code: str) -> None:
     source = Source()
     registry = source.registry()
-    source.answer = fail(UNKNOWN_SCHEMA)
+    source.answer = fail(code)
 
-    assert code_of(registry.schema(7)) == code_of(registry.known(7)) == UNKNOWN_SCHEMA
+    assert code_of(registry.schema(7)) == code_of(registry.known(7)) == code
     assert registry.known(8) is None
     source.now, source.answer = FAILURE_SECONDS, schema_of
     assert registry.known(7) is None
@@ -71,15 +78,16 @@ def test_a_missing_schema_is_asked_for_again_after_a_while() -> None:
     assert source.asked == [7, 7]
 
 
-def test_a_registry_that_is_down_is_left_alone_for_a_while() -> None:
+@pytest.mark.parametrize("code", [REGISTRY_UNREACHABLE, REGISTRY_REFUSED])
+def test_a_registry_that_is_down_is_left_alone_for_a_while(code: str) -> None:
     source = Source()
     registry = source.registry()
     registry.schema(1)
-    source.answer = fail(REGISTRY_UNREACHABLE)
+    source.answer = fail(code)
 
-    assert code_of(registry.schema(7)) == REGISTRY_UNREACHABLE
+    assert code_of(registry.schema(7)) == code
     other = registry.known(8)
-    assert code_of(other) == REGISTRY_UNREACHABLE
+    assert code_of(other) == code
     assert isinstance(other, Undecoded)
     assert other.schema_id == 8
     assert registry.schema(1) == schema_of(1)
@@ -111,15 +119,24 @@ def test_large_schemas_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch)
     assert [registry.known(each) is not None for each in (2, 3)] == [False, True]
 
 
-def test_failures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_name_schemas_by_chance_do_not_flood_the_registry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(registry_module, "FAILURES_MAX", 2)
     source = Source()
-    source.answer = fail(UNKNOWN_SCHEMA)
     registry = source.registry()
-    for each in (1, 2, 3):
-        registry.schema(each)
+    registry.schema(1)
+    source.answer = fail(UNKNOWN_SCHEMA)
+    for each in (2, 3, 4, 5):
+        assert code_of(registry.schema(each)) == UNKNOWN_SCHEMA
 
-    assert [registry.known(each) is not None for each in (1, 2, 3)] == [False, True, True]
+    assert source.asked == [1, 2, 3]
+    found = registry.known(4)
+    assert isinstance(found, Undecoded)
+    assert "lacks 2 schemas that values named last" in found.reason
+    assert registry.known(1) == schema_of(1)
+    source.now, source.answer = FAILURE_SECONDS, schema_of
+    assert registry.schema(4) == schema_of(4)
 
 
 def test_threads_that_want_the_same_schema_wait_for_one_of_them() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from schemas import registry_client
 from schemas.outcomes import (
+    REGISTRY_FAILED,
     REGISTRY_REFUSED,
     REGISTRY_UNREACHABLE,
-    TOO_LARGE,
     UNKNOWN_SCHEMA,
     UNSUPPORTED_SCHEMA,
 )
@@ -92,8 +92,9 @@ def test_a_language_that_nobody_decodes_is_refused(registry: FakeRegistry) -> No
     [
         (401, REGISTRY_REFUSED, "check schema.registry.basic.auth.user.info"),
         (403, REGISTRY_REFUSED, "check schema.registry.basic.auth.user.info"),
-        (400, REGISTRY_REFUSED, "answered with status 400"),
-        (500, REGISTRY_UNREACHABLE, "answered with status 500"),
+        (400, REGISTRY_FAILED, "answered with status 400"),
+        (500, REGISTRY_FAILED, "answered with status 500"),
+        (503, REGISTRY_UNREACHABLE, "answered with status 503"),
         (429, REGISTRY_UNREACHABLE, "answered with status 429"),
     ],
 )
@@ -127,7 +128,8 @@ def test_what_is_no_registry_is_recognized(registry: FakeRegistry, body: bytes) 
 
 def test_an_answer_has_a_bound(registry: FakeRegistry) -> None:
     registry.instead = lambda handler: send(handler, 200, b"x" * (ANSWER_BYTES_MAX + 1))
-    assert refusal(client_of(registry.url))[0] == TOO_LARGE
+    code, said = refusal(client_of(registry.url))
+    assert (code, "the schema is larger than" in said) == (UNSUPPORTED_SCHEMA, True)
 
 
 def test_an_answer_that_breaks_off_is_none(registry: FakeRegistry) -> None:
