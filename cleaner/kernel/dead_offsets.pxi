@@ -116,6 +116,14 @@ cdef class DeadOffsets:
         cdef uint64_t block = <uint64_t>(offset - self.start_offset) >> self.shift
         return <int64_t>min(<uint64_t>end_offset, self.start_offset + ((block + 1) << self.shift))
 
+    cdef inline bint are_free(self, int64_t block) noexcept nogil:
+        """Returns whether 64 blocks from one on have no bit, if that is the first of its byte."""
+        return (
+            block & 7 == 0
+            and (block >> 3) + 8 <= <int64_t>self.size
+            and load_int64(self.bits + (block >> 3)) == 0
+        )
+
     cdef int64_t first_from(self, int64_t offset, int64_t end_offset) noexcept nogil:
         """Returns the first offset from `offset` on in a block with a bit; at most `end_offset`."""
         cdef int64_t first = max(offset, self.start_offset)
@@ -126,7 +134,9 @@ cdef class DeadOffsets:
         block = (first - self.start_offset) >> self.shift
         last = min((end_offset - 1 - self.start_offset) >> self.shift, 8 * <int64_t>self.size - 1)
         while block <= last:
-            if self.bits[block >> 3] == 0:
+            if self.are_free(block):
+                block += 64
+            elif self.bits[block >> 3] == 0:
                 # None of the eight blocks of this byte.
                 block = (block | 7) + 1
             elif has_bit(self.bits, block):

@@ -73,7 +73,7 @@ class ViewRead:
 class ViewReads:
     """The reads of a broker's views. Keeps nothing: the tables of the keys are the broker's."""
 
-    __slots__ = ("_filtered_total", "_made", "_scanned_bytes_total", "_stored_total", "_tables")
+    __slots__ = ("_filtered_total", "_made", "_scanned_bytes_total", "_tables", "stored_total")
 
     def __init__(self, tables: Callable[[], Awaitable[KeyTables]]) -> None:
         """
@@ -84,13 +84,15 @@ class ViewReads:
         # State
         self._made: KeyTables | None = None
         """The tables, once a view was read in a thread."""
-        self._stored_total = self._filtered_total = self._scanned_bytes_total = 0
+        self.stored_total = 0
+        """Reads whose records were sent as they are stored. The shortcut of Fetch counts its own."""
+        self._filtered_total = self._scanned_bytes_total = 0
 
     @any_thread
     def facts(self) -> ViewFacts:
         """Returns what metrics show."""
         return ViewFacts(
-            stored_total=self._stored_total,
+            stored_total=self.stored_total,
             filtered_total=self._filtered_total,
             scanned_bytes_total=self._scanned_bytes_total,
         )
@@ -121,12 +123,12 @@ class ViewReads:
         is_at_end = offset >= before.last_stable_offset
         if is_empty or is_at_end or before.diverging_epoch is not None:
             return ViewRead(read=before)
-        at_once = self._read_at_once(
+        at_once = self._stored(
             log, offset, before, bytes_max=bytes_max, whole_first_batch=whole_first_batch
         )
         if at_once is not None:
-            self._stored_total += 1
-            return at_once
+            self.stored_total += 1
+            return ViewRead(read=at_once)
         if self._made is not None and offset < log.clean_offset:
             self._made.follow_passes(log)
         found, seconds = await self._latest(
@@ -143,7 +145,21 @@ class ViewReads:
             work_seconds=seconds,
         )
 
-    def _read_at_once(
+    def read_at_once(
+        self, log: PartitionLog, offset: Offset, *, bytes_max: int
+    ) -> ReadResult | None:
+        """Returns what `read` would, with a whole first batch, if records are sent as they are stored,
+        and are in memory; else None.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        before = log.reader.ends(offset)
+        if isinstance(before, ErrorCode) or offset >= before.last_stable_offset:
+            return None
+        return self._stored(log, offset, before, bytes_max=bytes_max, whole_first_batch=True)
+
+    def _stored(
         self,
         log: PartitionLog,
         offset: Offset,
@@ -151,7 +167,7 @@ class ViewReads:
         *,
         bytes_max: int,
         whole_first_batch: bool,
-    ) -> ViewRead | None:
+    ) -> ReadResult | None:
         """Returns the batches from an offset on if they are sent as stored, and are in memory."""
         if self._made is None:
             return None
@@ -179,7 +195,7 @@ class ViewReads:
         if not (is_same and is_enough):
             region.release()
             return None
-        return ViewRead(read=replace(before, regions=(region,)))
+        return replace(before, regions=(region,))
 
     async def _latest(
         self, log: PartitionLog, offset: Offset, *, bytes_max: int, whole_first_batch: bool

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from typing import Protocol, TypeVar
 
 from server.topics.topic import Topic
-from server.topics.topics import Topics
+from server.views.latest_view import LatestView
+
+T_co = TypeVar("T_co", bound=Topic | LatestView, covariant=True)
 
 
-def existing_topic(topics: Topics, named: bytes, *, is_id: bool) -> Topic | None:
-    """Returns a topic that clients may write and read; None if there is none.
+class Findable(Protocol[T_co]):
+    """The topics, with or without their views."""
+
+    def get(self, name: str, /) -> T_co | None: ...
+    def by_id(self, topic_id: uuid.UUID, /) -> T_co | None: ...
+
+
+def existing_topic(topics: Findable[T_co], named: bytes, *, is_id: bool) -> T_co | None:
+    """Returns a topic that clients may read, and write unless it is a view; None if there is none.
 
     Args:
         named: its name as UTF-8, which may be wrong, or the 16 bytes of its id.

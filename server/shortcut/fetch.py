@@ -4,7 +4,7 @@
                  | None            | nothing to read yet, an error, not in memory: None
                  the ordinary path: `server/dispatch.py`, `server/handlers/fetch.py`
 
-The ordinary path is the specification: it parks, refuses and reads from the disk.
+The ordinary path is the specification: it parks, refuses, reads from the disk, and filters views.
 `protocol/records/plain_fetch.pyi` says which requests are plain; `tests/server/shortcut/test_fetch.py`
 compares both paths.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from protocol.messages.fetch import (
@@ -31,7 +32,8 @@ from server.request_context import ANY_EPOCH
 from server.runtime.tasks import report_failure
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
-from server.topics.topic import Topic
+from server.views.latest_view import LatestView
+from server.views.readable_topics import Readable
 from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
@@ -110,13 +112,14 @@ class FetchShortcut:
     def _answer(self, request: PlainFetch) -> list[Part] | None:
         """Returns the answer if it has records. Raises NotCached, StorageError; then no pin is left."""
         topic = existing_topic(
-            self._broker.topics, request.topic, is_id=request.api_version >= IDS_SINCE
+            self._broker.readable_topics, request.topic, is_id=request.api_version >= IDS_SINCE
         )
         log = None if topic is None else _readable_log(topic, request)
         if topic is None or log is None:
             return None
         template = self._template(request, topic)
-        read = self._read(request, log)
+        is_view = isinstance(topic, LatestView)
+        read = self._read(request, log, is_view=is_view)
         if read is None:
             return None
         try:
@@ -124,6 +127,7 @@ class FetchShortcut:
             before, tail = template.around(request, read, size)
             records = self._records(read, size)
             self._broker.probe.partition_fetched(topic.name, size, is_failed=False)
+            self._broker.view_reads.stored_total += is_view
         except BaseException:
             read.release()
             raise
@@ -140,18 +144,14 @@ class FetchShortcut:
         internal = self._broker.config.internal_listener
         return bool(internal) and connection.endpoint.name == internal
 
-    def _read(self, request: PlainFetch, log: PartitionLog) -> ReadResult | None:
+    def _read(self, request: PlainFetch, log: PartitionLog, *, is_view: bool) -> ReadResult | None:
         """Read from memory. Returns None if that finds less than the client waits for. Raises NotCached,
         StorageError."""
         bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
-        read = log.reader.read(
-            Offset(request.fetch_offset),
-            max_bytes=max(0, min(request.partition_max_bytes, bytes_max)),
-            whole_first_batch=True,
-            isolation=_isolation(request),
-            cached_only=True,
+        read = (self._read_view if is_view else self._read_topic)(
+            request, log, max(0, min(request.partition_max_bytes, bytes_max))
         )
-        if isinstance(read, ErrorCode):
+        if read is None or isinstance(read, ErrorCode):
             return None
         size = read.size
         is_enough = size >= min(request.min_bytes, bytes_max) or request.max_wait_ms <= 0
@@ -160,7 +160,29 @@ class FetchShortcut:
         read.release()
         return None
 
-    def _template(self, request: PlainFetch, topic: Topic) -> _Template:
+    def _read_topic(
+        self, request: PlainFetch, log: PartitionLog, bytes_max: int
+    ) -> ReadResult | ErrorCode:
+        return log.reader.read(
+            Offset(request.fetch_offset),
+            max_bytes=bytes_max,
+            whole_first_batch=True,
+            isolation=_isolation(request),
+            cached_only=True,
+        )
+
+    def _read_view(
+        self, request: PlainFetch, log: PartitionLog, bytes_max: int
+    ) -> ReadResult | None:
+        """Returns records that are sent as they are stored, and where the view ends."""
+        if not self._broker.answers.has_room:
+            return None
+        read = self._broker.view_reads.read_at_once(
+            log, Offset(request.fetch_offset), bytes_max=bytes_max
+        )
+        return None if read is None else replace(read, high_watermark=read.last_stable_offset)
+
+    def _template(self, request: PlainFetch, topic: Readable) -> _Template:
         isolation = _isolation(request)
         key = (request.api_version, request.topic, isolation)
         found = self._templates.find(key)
@@ -169,7 +191,7 @@ class FetchShortcut:
         return found
 
 
-def _readable_log(topic: Topic, request: PlainFetch) -> PartitionLog | None:
+def _readable_log(topic: Readable, request: PlainFetch) -> PartitionLog | None:
     """Returns the log of a request if there is something to read."""
     log = topic.partition(request.partition)
     if isinstance(log, ErrorCode) or request.fetch_offset >= log.high_watermark:
@@ -182,7 +204,7 @@ def _isolation(request: PlainFetch) -> Isolation:
     return Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
 
 
-def _made_template(api_version: int, topic: Topic, isolation: Isolation) -> _Template:
+def _made_template(api_version: int, topic: Readable, isolation: Isolation) -> _Template:
     index, error_code, high_watermark, last_stable_offset, log_start_offset = MARKS
     of_partition = PartitionData(
         partition_index=index,

@@ -12,12 +12,14 @@ from uuid import UUID
 
 import pytest
 
+from cleaner.lookup import dead_notes
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.net.limits import AnswerMemory
 from server.net.send_queue import COPIED_BYTES_MAX
 from server.shortcut.plain import PlainRequests
+from server.views.latest_view import other_id
 from storage.files.errors import DiskError, NotCached
 from storage.files.local_files import LocalFile
 from storage.log.reader import LogReader
@@ -36,6 +38,10 @@ from tests.server.handlers.test_fetch import until
 
 TOPIC_ID = UUID(int=(3 << 100) + 9)
 OTHER_ID = UUID(int=(3 << 100) + 10)
+KEYED_ID = UUID(int=(3 << 100) + 11)
+IDS = {
+    "orders": TOPIC_ID, "payments": OTHER_ID, "keyed": KEYED_ID, "keyed.latest": other_id(KEYED_ID),
+}  # fmt: skip
 LARGE = bytes(COPIED_BYTES_MAX + 1)
 
 
@@ -61,19 +67,39 @@ async def broker_in(directory: Path, **properties: str) -> AsyncIterator[ServedB
 
 async def end_transaction(served: ServedBroker, *, is_commit: bool) -> None:
     """Write a record of a transaction and its marker."""
-    log, now_ms = served.log("payments"), 5_000
-    batch = batch_of(
-        [(b"k", b"v")], is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
-    )
-    log.appender.append_as_leader(valid(batch), now_ms=now_ms)
+    await begin_transaction(served, "payments")
+    log = served.log("payments")
     log.appender.append_marker(
-        ProducerId(7), Epoch(0), is_commit=is_commit, coordinator_epoch=Epoch(0), now_ms=now_ms
+        ProducerId(7), Epoch(0), is_commit=is_commit, coordinator_epoch=Epoch(0), now_ms=5_000
     )
     await served.broker.group_commit.rest(log)
 
 
+async def begin_transaction(served: ServedBroker, topic: str) -> None:
+    log = served.log(topic)
+    batch = batch_of(
+        [(b"k", b"v")], is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    log.appender.append_as_leader(valid(batch), now_ms=5_000)
+    await served.broker.group_commit.rest(log)
+
+
+async def add_view(served: ServedBroker) -> None:
+    """Add a topic whose view has records that others outrank in its first batches only, and ends before
+    an open transaction."""
+    topics = served.broker.topics
+    await topics.create(
+        "keyed", partitions_count=1, overrides={"cleanup.policy": "compact"}, topic_id=KEYED_ID
+    )
+    for log in topics.logs():
+        await topics.make_files(log)
+    for number in (0, 0, 1, *range(20)):
+        await served.produce("keyed", batch_of([(b"key-%d" % number, bytes(40))]))
+    await begin_transaction(served, "keyed")
+
+
 def request_of(offset: int = 0, name: str = "orders", **changed: Any) -> FetchRequest:
-    changed.setdefault("topic_id", TOPIC_ID if name == "orders" else OTHER_ID)
+    changed.setdefault("topic_id", IDS.get(name, OTHER_ID))
     return fetch_request([(name, changed.pop("partition", 0), offset)], **changed)
 
 
@@ -88,7 +114,9 @@ def random_frames(seed: int, count: int) -> list[bytes]:
         version = choose((4, 5, 7, 9, 11, 12, 13, 17, 18))
         request = request_of(
             choose((*range(20), -1, 10_000)),
-            choose(("orders", "orders", "payments", "none", "\u0119")),
+            choose(
+                ("orders", "orders", "payments", "keyed.latest", "keyed.latest", "none", "\u0119")
+            ),
             partition=choose((0, 0, 0, 0, 1, 9)),
             partition_max_bytes=choose((1 << 20, 1 << 20, 100, 0, -1)),
             max_bytes=choose((50 << 20, 50 << 20, 200)),
@@ -107,20 +135,23 @@ def random_frames(seed: int, count: int) -> list[bytes]:
 async def answers(directory: Path, seed: int) -> list[bytes]:
     """Returns what a broker answers to random requests, one or several at a time."""
     async with broker_in(directory) as served:
+        await add_view(served)
         found = await answers_to(
             random_frames(seed, 150),
             await served.connect(),
             random.Random(seed + 1),
             sizes=(1, 1, 2, 7),
         )
-        assert all(each.files._pins == 0 for each in served.log("orders").segments)
+        for name in ("orders", "keyed"):
+            assert all(each.files._pins == 0 for each in served.log(name).segments)
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(10))
 async def test_both_paths_answer_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
+    monkeypatch.setattr(dead_notes, "BLOCK_SHIFT_MIN", 0)
     with monkeypatch.context() as patch:
         counts = counted(patch)
         with_it = await answers(tmp_path / "with", seed)
@@ -152,6 +183,26 @@ async def test_a_plain_fetch_takes_the_shortcut(
     async with broker_in(tmp_path) as served:
         request = request_of(4, max_wait_ms=500, isolation_level=isolation_level)
         assert await is_taken(served, counts, request, version)
+
+
+@pytest.mark.parametrize("version", [5, 12, 13, 18])
+async def test_a_view_takes_the_shortcut_where_it_is_sent_as_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(dead_notes, "BLOCK_SHIFT_MIN", 0)
+    counts = counted(monkeypatch)
+    async with broker_in(tmp_path) as served:
+        await add_view(served)
+        assert not await is_taken(served, counts, request_of(5, "keyed.latest"), version)
+        assert await is_taken(served, counts, request_of(5, "keyed.latest"), version)
+        assert not await is_taken(served, counts, request_of(0, "keyed.latest"), version)
+        facts = served.broker.view_reads.facts()
+        assert (facts.stored_total, facts.filtered_total) == (1, 2)
+
+        monkeypatch.setattr(AnswerMemory, "has_room", property(lambda _: False))
+        assert not await is_taken(
+            served, counts, request_of(5, "keyed.latest", max_wait_ms=0), version
+        )
 
 
 @pytest.mark.parametrize(
