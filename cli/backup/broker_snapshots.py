@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
 
@@ -17,13 +17,16 @@ SNAPSHOT_SECONDS_MAX = 3600.0
 
 
 @contextmanager
-def new_snapshot(url: str, *, is_kept: bool) -> Iterator[str]:
+def new_snapshot(url: str, topics: Sequence[str] | None, *, is_kept: bool) -> Iterator[str]:
     """Let the broker make a snapshot. Yields the path of its snapshot.json; drops it at the end.
+
+    Args:
+        topics: their names; None for all.
 
     Raises:
         CommandFailed: the broker does not answer, or refuses.
     """
-    body = json.dumps({"topics": None})
+    body = json.dumps({"topics": topics})
     made = asyncio.run(_call(url, "POST", "", body=body))
     try:
         yield str(made["path"])
@@ -44,13 +47,10 @@ def _drop(url: str, snapshot_id: str) -> None:
 
 def path_of_snapshot(url: str, snapshot_id: str) -> str:
     """Returns the path of an existing snapshot's snapshot.json. Raises CommandFailed."""
-    found = asyncio.run(_call(url, "GET", ""))["snapshots"]
-    paths = [str(each["path"]) for each in found if each["id"] == snapshot_id]
-    if not paths:
-        raise CommandFailed(
-            EXIT_FAILED, f"there is no snapshot {snapshot_id}: see kompakt snapshot list"
-        )
-    return paths[0]
+    found = asyncio.run(_call(url, "GET", f"/{quote(snapshot_id, safe='')}"))
+    if not found["is_complete"]:
+        raise CommandFailed(EXIT_FAILED, f"snapshot {snapshot_id}: {found['reason']}")
+    return str(found["path"])
 
 
 async def _call(url: str, method: str, path: str, *, body: str | None = None) -> Json:

@@ -46,6 +46,17 @@ BackupId = Annotated[
 ]
 
 
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics",
+        "--topic",
+        metavar="TOPIC[,TOPIC]",
+        help="Only these topics, and those of the coordinators. May be repeated.",
+    ),
+]
+
+
 @app.command()
 @with_access
 def create(
@@ -71,6 +82,7 @@ def create(
         bool,
         typer.Option("--keep-snapshot", help="Do not drop the snapshot when it has been copied."),
     ] = False,
+    topics: Topics = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +95,7 @@ def create(
 
     end(
         lambda: create_backup(
-            repository, url, snapshot, keeps_snapshot=keep_snapshot, as_json=as_json
+            repository, url, snapshot, topics, keeps_snapshot=keep_snapshot, as_json=as_json
         )
     )
 
@@ -166,15 +178,7 @@ def restore(
         ),
     ],
     backup: BackupId = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topics",
-            "--topic",
-            metavar="TOPIC[,TOPIC]",
-            help="Restore only these topics. May be repeated.",
-        ),
-    ] = None,
+    topics: Topics = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a new data directory from a backup, on which a broker can start.
@@ -184,4 +188,4 @@ def restore(
     """
     from cli.backup.restore import restore_backup
 
-    end(lambda: restore_backup(repository, target, backup, topic, as_json=as_json))
+    end(lambda: restore_backup(repository, target, backup, topics, as_json=as_json))

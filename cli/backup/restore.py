@@ -9,11 +9,10 @@ from pathlib import Path
 import typer
 
 from cleaner.rules.text import count_text, moment_text, size_text
-from cli.backup.repository import absolute, storage_errors, to_read
+from cli.backup.repository import absolute, names_in, storage_errors, to_read
 from cli.backup.restored_metadata import Entries, restored_entries, write_stores
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.output import byte_bar, print_json
-from server.metadata.reign import EPOCH_STEP
 from storage.backup.backup_store import BackupStore
 from storage.backup.read_backups import find_backup
 from storage.backup.restore_files import (
@@ -42,7 +41,7 @@ def restore_backup(
     with storage_errors():
         store = to_read(repository)
         index = find_backup(store, backup_id)
-        names = _names(topics)
+        names = names_in(topics)
         plan = plan_restore(index, absolute(target), names, always=COORDINATORS_TOPICS)
         check_target(LocalFileSystem(), plan)
     entries = restored_entries(index.snapshot, None if names is None else plan.topics)
@@ -56,21 +55,16 @@ def _write(store: BackupStore, plan: RestorePlan, entries: Entries, *, is_shown:
     fs = LocalFileSystem()
     try:
         with byte_bar("restore", plan.bytes, is_shown=is_shown) as progress:
-            restore_logs(fs, store, plan, epochs_skipped=EPOCH_STEP, progress=progress)
-        # The broker has used terms after the snapshot: a later one shows a standby that it was set back.
-        term_min = leader_epoch(store, plan.index) + EPOCH_STEP
-        asyncio.run(write_stores(fs, plan.metadata_directory, entries, term_min=term_min))
+            restore_logs(fs, store, plan, progress)
+        # Terms and epochs grow alike, and peers know a promoted broker by its high term.
+        term = leader_epoch(store, plan.index)
+        asyncio.run(write_stores(fs, plan.metadata_directory, entries, term_min=term))
         finish_restore(fs, store, plan)
     except StorageError as error:
         raise CommandFailed(
             EXIT_FAILED,
             f"{error}; {plan.target} is incomplete, and no broker starts on it: remove it",
         ) from error
-
-
-def _names(given: Sequence[str] | None) -> list[str] | None:
-    """Returns the topics that an option names, several with commas; None for all."""
-    return [name for each in given for name in each.split(",") if name] if given else None
 
 
 def _report(plan: RestorePlan, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ access it, because backups have secrets.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
@@ -42,8 +43,11 @@ STAGING = "staging"
 UNFINISHED = "unfinished.json"
 JSON = ".json"
 TEMPORARY = ".tmp"
-NEW = {LABEL + TEMPORARY, LOCK, OBJECTS, BACKUPS, STAGING, "lost+found"}
+NEW = {LABEL + TEMPORARY, "lost+found"}
 """Names in a directory that is not a repository yet."""
+
+PREFIX = re.compile(r"[0-9a-f]{2}")
+OBJECT = re.compile(r"[0-9a-f]{64}")
 
 SETTLE_OBJECTS_MAX = 1_000
 SETTLE_BYTES_MAX = 1 << 30
@@ -138,9 +142,10 @@ class LocalBackupStore:
 
     def objects(self) -> Iterator[StoredObject]:
         folders = self._path(OBJECTS)
-        for prefix in self._names(folders):
+        for prefix in filter(PREFIX.fullmatch, self._names(folders)):
             folder = join(folders, prefix)
-            for name in self._fs.list(folder):
+            # Something else, such as what a network file system leaves, is not ours to delete.
+            for name in filter(OBJECT.fullmatch, self._fs.list(folder)):
                 yield StoredObject(name, self._fs.size(join(folder, name)))
 
     def delete_objects(self, names: Iterable[str]) -> None:

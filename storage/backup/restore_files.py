@@ -122,8 +122,7 @@ def check_target(fs: FileSystem, plan: RestorePlan) -> None:
     """Create the target, and check that it can take the backup.
 
     Raises:
-        BackupRefused: there is something in it.
-        NoSpace: its disk is too small.
+        BackupRefused: there is something in it, or its disk has not the space.
         DiskError: it cannot be created.
     """
     make_durably(fs, plan.target)
@@ -140,15 +139,9 @@ def restore_logs(
     fs: FileSystem,
     store: BackupStore,
     plan: RestorePlan,
-    *,
-    epochs_skipped: int,
     progress: Progress = lambda count: None,
 ) -> None:
-    """Write the logs and the secrets into a checked target.
-
-    Args:
-        epochs_skipped: how many leader epochs the next start leaves out. The broker has used some after
-            the snapshot: with others, followers see that the log was set back.
+    """Write the logs, the secrets and the start counters into a checked target.
 
     Raises:
         DamagedFile: an object is missing, or has other bytes.
@@ -165,8 +158,7 @@ def restore_logs(
         elif name in SECRETS:
             fs.replace_durably(target, _read(store, file), secret=True)
         elif name == START_COUNTER:
-            epoch = _epoch(_read(store, file), file) + epochs_skipped
-            fs.replace_durably(target, f"{epoch}\n".encode())
+            fs.replace_durably(target, _read(store, file))
 
 
 def leader_epoch(store: BackupStore, index: BackupIndex) -> int:
@@ -176,7 +168,10 @@ def leader_epoch(store: BackupStore, index: BackupIndex) -> int:
     """
     directory = index.snapshot.metadata_directory().id
     (file,) = [each for each in index.files if each.path == f"{directory}/{START_COUNTER}"]
-    return _epoch(_read(store, file), file)
+    try:
+        return int(_read(store, file))
+    except ValueError as error:
+        raise DamagedFile(file.path, "it does not hold a number") from error
 
 
 def finish_restore(fs: FileSystem, store: BackupStore, plan: RestorePlan) -> None:
@@ -237,10 +232,3 @@ def _checked(store: BackupStore, file: FileInBackup) -> Iterator[bytes]:
 
 def _read(store: BackupStore, file: FileInBackup) -> bytes:
     return b"".join(_checked(store, file))
-
-
-def _epoch(data: bytes, file: FileInBackup) -> int:
-    try:
-        return int(data)
-    except ValueError as error:
-        raise DamagedFile(file.path, "it does not hold a number") from error

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from storage.backup.backup_files import BackupFiles
 from storage.backup.backup_index import BackupIndex, LogInBackup
 from storage.backup.backup_store import BackupStore
+from storage.backup.files_to_copy import OWN_FILES
 from storage.backup.read_backups import Backups
-from storage.backup.snapshot_files import OWN_FILES
 from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files.paths import (
     LOG,
@@ -39,6 +39,9 @@ CHUNK_BYTES = 1 << 20
 
 Progress = Callable[[int], None]
 """Receives numbers of bytes as they are read."""
+
+_State = frozenset[tuple[str, str]]
+"""The files of a log and their objects: a log that is the same in several backups is verified once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,8 @@ def bytes_to_read(backups: Sequence[BackupIndex], *, with_records: bool) -> int:
     """Returns how many bytes a verification reads."""
     total = sum(_objects(backups).values())
     if with_records:
-        for _, log in _different_logs(backups):
+        seen: set[_State] = set()
+        for log in (log for index in backups for log in _new_logs(index, seen)):
             total += sum(file.size for name, file in log.files.items() if name.endswith(LOG))
     return total
 
@@ -93,14 +97,15 @@ def verify_backups(
     ]
     damaged = _verify_objects(store, backups.readable, report, progress)
     problems += _object_problems(backups.readable, damaged)
-    verification = _Verification(store, backups.readable, set(damaged), progress)
+    seen: set[_State] = set()
     for index in backups.readable:
-        problems += verification.check_directories(index)
-    for index, log in _different_logs(backups.readable):
-        report.logs += 1
-        problems += verification.check_log(index, log)
-        if with_records:
-            problems += verification.check_records(index, log, report)
+        verification = _Verification(store, index, set(damaged), progress)
+        problems += verification.check_directories()
+        for log in _new_logs(index, seen):
+            report.logs += 1
+            problems += verification.check_log(log)
+            if with_records:
+                problems += verification.check_records(log, report)
     there = set(store.ids())
     report.problems = [each for each in problems if there.intersection(each.backups)]
     return report
@@ -157,113 +162,100 @@ def _fault_of(store: BackupStore, sha256: str, size: int, progress: Progress) ->
     return None if digest.hexdigest() == sha256 else "has other bytes"
 
 
-def _different_logs(
-    backups: Iterable[BackupIndex],
-) -> Iterator[tuple[BackupIndex, LogInBackup]]:
-    """Yields each state of a log once, with a backup that has it."""
-    seen: set[frozenset[tuple[str, str]]] = set()
-    for index in backups:
-        for log in index.logs():
-            state = frozenset((file.path, file.sha256) for file in log.files.values())
-            if state not in seen:
-                seen.add(state)
-                yield index, log
+def _new_logs(index: BackupIndex, seen: set[_State]) -> Iterator[LogInBackup]:
+    """Yields the logs of a backup that are not as in another one, and adds them to `seen`."""
+    for log in index.logs():
+        state = frozenset((file.path, file.sha256) for file in log.files.values())
+        if state not in seen:
+            seen.add(state)
+            yield log
 
 
 class _Verification:
-    """Verifies what is in backups whose objects were read."""
+    """Verifies what is in a backup whose objects were read."""
 
-    __slots__ = ("_damaged", "_files", "_progress", "_report")
+    __slots__ = ("_damaged", "_files", "_index", "_progress")
 
     def __init__(
-        self,
-        store: BackupStore,
-        backups: Sequence[BackupIndex],
-        damaged: set[str],
-        progress: Progress,
+        self, store: BackupStore, index: BackupIndex, damaged: set[str], progress: Progress
     ) -> None:
         # Constant after construction
-        self._files = {index.id: BackupFiles(store, index) for index in backups}
+        self._index = index
+        self._files = BackupFiles(store, index)
         self._damaged = damaged
         self._progress = progress
 
-    def check_directories(self, index: BackupIndex) -> Iterator[Problem]:
+    def check_directories(self) -> Iterator[Problem]:
         """Yields what is wrong with the files at the top of the log directories."""
-        own = {file.path: file for file in index.files if "/" not in file.place}
-        for directory in index.snapshot.directories:
+        own = {file.path: file for file in self._index.files if "/" not in file.place}
+        for directory in self._index.snapshot.directories:
             for name in OWN_FILES:
                 path = f"{directory.id}/{name}"
                 if path not in own:
-                    yield _problem(index, path, "the backup lacks it")
+                    yield self._problem(path, "the backup lacks it")
                 elif name == META_PROPERTIES and own[path].sha256 not in self._damaged:
-                    yield from self._check_meta(index, directory.id)
+                    yield from self._check_meta(directory.id)
 
-    def _check_meta(self, index: BackupIndex, directory_id: str) -> Iterator[Problem]:
+    def _check_meta(self, directory_id: str) -> Iterator[Problem]:
         path = f"{directory_id}/{META_PROPERTIES}"
         try:
-            meta = read_meta_properties(self._files[index.id], f"/{directory_id}")
+            meta = read_meta_properties(self._files, f"/{directory_id}")
         except (DamagedFile, FormatFromTheFuture) as error:
-            yield _problem(index, path, str(error))
+            yield self._problem(path, str(error))
             return
         assert meta is not None
-        snapshot = index.snapshot
+        snapshot = self._index.snapshot
         expected = (snapshot.cluster_id, snapshot.node_id, directory_id)
         if (meta.cluster_id, meta.node_id, meta.directory_id) != expected:
-            yield _problem(index, path, "it names another cluster, node or directory")
+            yield self._problem(path, "it names another cluster, node or directory")
 
-    def check_log(self, index: BackupIndex, log: LogInBackup) -> Iterator[Problem]:
+    def check_log(self, log: LogInBackup) -> Iterator[Problem]:
         """Yields what is wrong with a log, by its manifest."""
         path = join(log.path, MANIFEST)
         file = log.files.get(MANIFEST)
         if file is None:
-            yield _problem(index, path, "the backup lacks it")
+            yield self._problem(path, "the backup lacks it")
         elif file.sha256 not in self._damaged:
             try:
-                manifest = decode_manifest(self._files[index.id].read_bytes(f"/{path}"), path)
+                manifest = decode_manifest(self._files.read_bytes(f"/{path}"), path)
             except (DamagedFile, FormatFromTheFuture) as error:
-                yield _problem(index, path, str(error))
+                yield self._problem(path, str(error))
                 return
-            for fault in (_identity_fault(manifest, log), *_segment_faults(manifest, log)):
-                if fault is not None:
-                    yield _problem(index, path, fault)
+            for fault in (*_identity_faults(manifest, log), *_segment_faults(manifest, log)):
+                yield self._problem(path, fault)
 
-    def check_records(
-        self, index: BackupIndex, log: LogInBackup, report: BackupsReport
-    ) -> Iterator[Problem]:
+    def check_records(self, log: LogInBackup, report: BackupsReport) -> Iterator[Problem]:
         """Yields what is wrong with the batches of a log and everything that depends on them."""
         if any(file.sha256 in self._damaged for file in log.files.values()):
             # That was reported, with the backups that need it.
             return
-        files = self._files[index.id]
-        found = find_logs(files, f"/{log.path}") if log.files else None
+        found = find_logs(self._files, f"/{log.path}") if log.files else None
         if found is None:
             return
         (identity,) = found.logs
-        verified = verify_log(files, identity, was_clean=True, progress=self._progress)
+        verified = verify_log(self._files, identity, was_clean=True, progress=self._progress)
         assert report.records is not None
         report.records += verified.records
         for finding in verified.findings:
             if finding.severity is not Severity.NOTE:
-                yield _problem(index, finding.path.lstrip("/"), finding.text)
+                yield self._problem(finding.path.lstrip("/"), finding.text)
+
+    def _problem(self, path: str, text: str) -> Problem:
+        return Problem(backups=(self._index.id,), path=path, text=text)
 
 
-def _problem(index: BackupIndex, path: str, text: str) -> Problem:
-    return Problem(backups=(index.id,), path=path, text=text)
-
-
-def _identity_fault(manifest: Manifest, log: LogInBackup) -> str | None:
+def _identity_faults(manifest: Manifest, log: LogInBackup) -> Iterator[str]:
     partition = log.partition
     named = (topic_id_text(manifest.topic_id), manifest.partition)
     if named != (log.topic.id, partition.partition):
-        return "it is the manifest of another log"
-    last = manifest.segments[-1].end_offset if manifest.segments else UNKNOWN
-    found = (manifest.log_start_offset, last)
+        yield "it is the manifest of another log"
+    end_offset = manifest.segments[-1].end_offset if manifest.segments else UNKNOWN
+    found = (manifest.log_start_offset, end_offset)
     if found != (partition.start_offset, partition.end_offset):
-        return (
+        yield (
             f"it has the offsets [{found[0]}, {found[1]}), and the snapshot"
             f" [{partition.start_offset}, {partition.end_offset})"
         )
-    return None
 
 
 def _segment_faults(manifest: Manifest, log: LogInBackup) -> Iterator[str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from server.config.authorization_config import AUTHORIZERS
-from storage.files.local_files import LocalFileSystem
 from tests.harness.broker_process import BrokerProcess
-from tests.harness.snapshot_by_hand import snapshot_by_hand
+from tests.harness.standby_process import StandbyProcess
 from tests.harness.typed_commands import TypedCommands, run_kompakt
 
 PROPERTIES = {
+    "inter.broker.listener.name": "PLAINTEXT",
     "authorizer.class.name": AUTHORIZERS[0],
     "super.users": "User:ANONYMOUS",
     "offsets.topic.num.partitions": 2,
@@ -33,29 +32,10 @@ class Site:
         self.broker = BrokerProcess(folder / "broker", {**PROPERTIES, "log.dirs": dirs})
         self.typed = TypedCommands(self.broker)
         self.place = str(folder / "backups")
-        self.snapshots = 0
 
     def back_up(self, *options: str) -> str:
-        """Stop the broker, make a snapshot by hand, start it again, and back the snapshot up.
-
-        Returns the id of the backup.
-        """
-        assert self.broker.stop() == 0
-        path = self.snapshot()
-        self.broker.start()
-        made = self.typed.json("backup", "create", "--to", self.place, "--snapshot", path, *options)
-        return str(made["id"])
-
-    def snapshot(self) -> str:
-        self.snapshots += 1
-        # As if it had been some seconds after the last change.
-        created_ms = time.time_ns() // 1_000_000 + 5000
-        return snapshot_by_hand(
-            LocalFileSystem(),
-            [str(each) for each in self.directories],
-            f"2026-{self.snapshots}",
-            created_ms=created_ms,
-        )
+        """Back the broker up while it runs. Returns the id of the backup."""
+        return str(self.typed.json("backup", "create", "--to", self.place, *options)["id"])
 
     def restored(self, name: str, *options: str) -> BrokerProcess:
         """Restore a backup into a new directory. Returns a broker on it, which is not started."""
@@ -141,6 +121,35 @@ def test_chosen_topics_are_restored_with_the_coordinators_and_no_other_is_known(
         assert names == ["events"]
         assert typed.told("consume", "events", "--group", "readers", *PATIENT) == ""
         typed.told("topics", "create", "prices")
+
+
+@pytest.mark.parametrize("starts", [1, 3])
+def test_a_standby_that_has_more_than_a_restored_broker_does_not_follow_it(
+    site: Site, starts: int
+) -> None:
+    """Its copy may be the last one of what came after the backup."""
+    fill(site)
+    site.back_up()
+    site.typed.told("topics", "create", "later")
+    standby = StandbyProcess(site.folder / "standby", site.broker.bootstrap_servers)
+    standby.start()
+    standby.wait_until(lambda found: found["state"] == "current" and found["end"] > 0)
+    restored = site.restored("restored")
+    assert site.broker.stop() == 0
+    digest = standby.status()
+    assert digest is not None
+
+    # On the same port, after as many starts as the other broker has had, or more.
+    restored.port = site.broker.port
+    for _ in range(starts - 1):
+        restored.start()
+        assert restored.stop() == 0
+    with restored:
+        assert standby.ended() == 1
+
+    assert "restored from an older backup" in standby.tail()
+    assert standby.digest() == int(digest["digest"], 16)
+    site.broker.start()
 
 
 def test_backups_are_incremental_listed_verified_and_pruned(site: Site) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from storage.backup.backup_store import BackupStore
+from storage.backup.files_to_copy import files_of_snapshot, read_descriptor
 from storage.backup.local_store import Label, LocalBackupStore, make_repository, open_repository
 from storage.backup.make_backup import FinishedBackup, make_backup, plan_backup
 from storage.backup.read_backups import find_backup, read_backups
@@ -15,17 +14,14 @@ from storage.backup.restore_files import (
     plan_restore,
     restore_logs,
 )
-from storage.backup.snapshot_files import files_of_snapshot, read_descriptor
 from storage.backup.verify_backups import Problem, verify_backups
 from storage.files.files import FileSystem
-from storage.files.paths import START_COUNTER
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.snapshot_world import CLUSTER_ID, NODE_ID
 
 PLACE = "/backup"
 TARGET = "/restored"
 LABEL = Label(cluster_id=CLUSTER_ID, node_id=NODE_ID)
-EPOCHS_SKIPPED = 100
 
 
 def made(source: FileSystem, path: str, disk: FileSystem, place: str = PLACE) -> FinishedBackup:
@@ -54,7 +50,7 @@ def restored(
     """Restore all of a backup except the metadata stores."""
     plan = plan_restore(find_backup(store, backup_id), TARGET, topics, always=())
     check_target(disk, plan)
-    restore_logs(disk, store, plan, epochs_skipped=EPOCHS_SKIPPED)
+    restore_logs(disk, store, plan)
     finish_restore(disk, store, plan)
     return plan
 
@@ -66,11 +62,3 @@ def restored_contents(
     disk = MemoryFileSystem()
     plan = restored(store, backup_id, disk, topics)
     return {file.path: disk.read_bytes(plan.path_of(file)) for file in plan.files}
-
-
-def expected(contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Returns what must be restored of a snapshot's contents: with a later leader epoch."""
-    return {
-        path: b"%d\n" % (int(data) + EPOCHS_SKIPPED) if path.endswith(START_COUNTER) else data
-        for path, data in contents.items()
-    }

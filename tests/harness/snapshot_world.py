@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from protocol.wire.numbers import Offset
+from server.topics.keys import topic_value
+from server.topics.names import parse_id
 from storage.files.files import FileSystem
 from storage.files.paths import (
     HASH_KEY,
@@ -236,6 +238,9 @@ class SnapshotWorld:
                 for number, (each, path) in enumerate(self.directories.items())
             ],
             topics=list(topics.values()),
-            cluster={f"/topics/{name}": topic.id for name, topic in topics.items()},
+            cluster={
+                f"/topics/{name}": topic_value(parse_id(topic.id), len(topic.partitions), {})
+                for name, topic in topics.items()
+            },
             node={},
         )

@@ -40,8 +40,15 @@ class Broker:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = [{"id": each, "path": path} for each, path in broker.paths.items()]
-                self.answer(200, {"snapshots": found})
+                snapshot_id = self.path.rpartition("/")[2]
+                path = broker.paths.get(snapshot_id)
+                if path is None:
+                    self.answer(404, {"error": f"there is no snapshot {snapshot_id}"})
+                elif not path:
+                    reason = {"is_complete": False, "reason": "it was not completed"}
+                    self.answer(200, {"id": snapshot_id, **reason})
+                else:
+                    self.answer(200, {"id": snapshot_id, "is_complete": True, "path": path})
 
             def do_POST(self) -> None:
                 made = broker.make()
@@ -68,7 +75,7 @@ class Broker:
                 """Print nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
 
     @property
@@ -101,7 +108,7 @@ def place(tmp_path: Path) -> Path:
 
 def created(broker: Broker, place: Path, snapshot: str | None = None, **options: bool) -> int:
     given = {"keeps_snapshot": False, "as_json": False, **options}
-    return create_backup(place, broker.url, snapshot, **given)
+    return create_backup(place, broker.url, snapshot, None, **given)
 
 
 def test_a_new_snapshot_is_copied_and_dropped(
@@ -141,8 +148,20 @@ def test_an_existing_snapshot_is_copied_and_stays(
     first = json.loads(capsys.readouterr().out.split("\n{")[0])
     assert first["id"] == snapshot_id
     assert first["files"] == first["files_read"] > 0
+    broker.paths["half"] = ""
     with pytest.raises(CommandFailed, match="there is no snapshot missing"):
         created(broker, place, "missing")
+    with pytest.raises(CommandFailed, match="snapshot half: it was not completed"):
+        created(broker, place, "half")
+
+
+def test_a_snapshot_is_of_the_topics_that_are_named(broker: Broker, place: Path) -> None:
+    given = ["orders,prices", "users"]
+    create_backup(place, broker.url, None, given, keeps_snapshot=False, as_json=False)
+
+    assert broker.requests[0][2] == {"topics": ["orders", "prices", "users"]}
+    with pytest.raises(CommandFailed, match="does not go with --snapshot"):
+        create_backup(place, broker.url, "x", given, keeps_snapshot=False, as_json=False)
 
 
 def test_a_snapshot_is_dropped_if_its_copy_fails(
@@ -216,6 +235,16 @@ def test_a_broker_elsewhere_is_not_backed_up_from_here(broker: Broker, place: Pa
 
 def test_no_broker_is_an_exit_code_of_its_own(place: Path) -> None:
     with pytest.raises(CommandFailed) as ended:
-        create_backup(place, "http://127.0.0.1:9", None, keeps_snapshot=False, as_json=False)
+        create_backup(place, "http://127.0.0.1:9", None, None, keeps_snapshot=False, as_json=False)
 
     assert ended.value.exit_code == EXIT_UNREACHABLE
+
+
+def test_a_backup_inside_of_a_log_directory_is_refused(broker: Broker) -> None:
+    inside = Path(broker.world.directories["B" * 22]) / "backups"
+
+    with pytest.raises(CommandFailed, match="would be lost with it"):
+        created(broker, inside)
+
+    assert not inside.exists()
+    assert broker.paths == {}

@@ -9,16 +9,15 @@ import pytest
 
 from storage.backup import local_store, make_backup
 from storage.backup.backup_index import log_path
+from storage.backup.files_to_copy import SnapshotFile, files_of_snapshot
 from storage.backup.local_store import Label, make_repository
 from storage.backup.make_backup import COARSE_NS
-from storage.backup.snapshot_files import SnapshotFile, files_of_snapshot
 from storage.files.errors import BackupRefused, DamagedFile, DiskError, NoSpace
 from storage.files.paths import HASH_KEY, META_PROPERTIES, START_COUNTER
 from storage.snapshots.descriptor import decode, encode
 from tests.harness.backups import (
     LABEL,
     PLACE,
-    expected,
     made,
     opened,
     problems,
@@ -122,25 +121,29 @@ def test_an_object_that_is_gone_or_cut_is_copied_again(
     assert problems(opened(disk)) == []
 
 
+@pytest.mark.parametrize("is_at_its_index", [False, True])
 def test_a_full_disk_leaves_no_half_of_a_backup(
-    world: SnapshotWorld, disk: MemoryFileSystem
+    world: SnapshotWorld, disk: MemoryFileSystem, *, is_at_its_index: bool
 ) -> None:
     first = made(world.fs, world.snapshot(), disk).index.id
     for _ in range(20):
         world.change()
     path = world.snapshot()
-    disk.faults.space = 3000
+    if is_at_its_index:
+        disk.faults.fail("write", errno.ENOSPC, path=".json")
+    else:
+        disk.faults.space = 3000
 
     with pytest.raises(NoSpace):
         made(world.fs, path, disk)
 
-    assert disk.faults.space <= 3000
     assert opened(disk).ids() == [first]
     assert not disk.exists(f"{PLACE}/staging")
+    assert disk.list(f"{PLACE}/backups") == [f"{first}.json"]
     assert problems(opened(disk)) == []
     disk.faults.heal()
     second = made(world.fs, path, disk).index.id
-    assert restored_contents(opened(disk), second) == expected(world.contents[second])
+    assert restored_contents(opened(disk), second) == world.contents[second]
 
 
 def test_an_interrupted_backup_is_continued(
@@ -256,9 +259,7 @@ def test_any_number_of_objects_may_become_durable_at_once(
     finished = made(world.fs, world.snapshot(), disk)
 
     assert problems(opened(disk)) == []
-    assert restored_contents(opened(disk), finished.index.id) == expected(
-        world.contents[finished.index.id]
-    )
+    assert restored_contents(opened(disk), finished.index.id) == world.contents[finished.index.id]
 
 
 def test_a_directory_with_something_else_is_refused(

@@ -9,7 +9,7 @@ import pytest
 from storage.backup.prune_backups import Keeping, kept_backups, plan_prune, prune
 from storage.backup.read_backups import find_backup, read_backups
 from storage.files.errors import BackupRefused
-from tests.harness.backups import PLACE, expected, made, opened, problems, restored_contents
+from tests.harness.backups import PLACE, made, opened, problems, restored_contents
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.snapshot_world import CREATED_MS, SnapshotWorld
 
@@ -77,7 +77,7 @@ def test_objects_go_that_no_backup_needs(world: SnapshotWorld, disk: MemoryFileS
     assert len(plan.deleted) == 3
     assert plan.bytes == sum(each.size for each in plan.objects) > 0
     assert problems(store) == []
-    assert restored_contents(store, newest.id) == expected(world.contents[newest.id])
+    assert restored_contents(store, newest.id) == world.contents[newest.id]
 
 
 def test_a_plan_alone_deletes_nothing(disk: MemoryFileSystem) -> None:
@@ -111,3 +111,15 @@ def test_what_an_interrupted_backup_has_left_goes(disk: MemoryFileSystem) -> Non
     assert store.read_unfinished() is None
     assert not disk.exists(f"{PLACE}/staging")
     assert len(store.ids()) == 4
+
+
+def test_files_that_are_no_objects_stay(disk: MemoryFileSystem) -> None:
+    strangers = [f"{PLACE}/objects/notes", f"{PLACE}/objects/ff/.nfs0001"]
+    disk.make_directory(f"{PLACE}/objects/ff")
+    for path in strangers:
+        disk.write_bytes(path, b"dear")
+    store = opened(disk)
+
+    prune(store, plan_prune(store, Keeping(count=1), now_ms=CREATED_MS))
+
+    assert all(map(disk.exists, strangers))

@@ -18,10 +18,8 @@ from storage.files.errors import BackupRefused, DamagedFile
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import CLEAN_SHUTDOWN, HASH_KEY, META_PROPERTIES, START_COUNTER
 from tests.harness.backups import (
-    EPOCHS_SKIPPED,
     PLACE,
     TARGET,
-    expected,
     made,
     opened,
     restored,
@@ -52,12 +50,10 @@ def newest(disk: MemoryFileSystem) -> str:
     return opened(disk).ids()[-1]
 
 
-def test_all_files_are_there_as_they_were_with_later_epochs(
-    world: SnapshotWorld, disk: MemoryFileSystem
-) -> None:
+def test_all_files_are_there_as_they_were(world: SnapshotWorld, disk: MemoryFileSystem) -> None:
     backup_id = newest(disk)
 
-    assert restored_contents(opened(disk), backup_id) == expected(world.contents[backup_id])
+    assert restored_contents(opened(disk), backup_id) == world.contents[backup_id]
     assert leader_epoch(opened(disk), find_backup(opened(disk), None)) == 7
 
 
@@ -72,7 +68,7 @@ def test_each_log_directory_has_a_directory_and_its_marks(disk: MemoryFileSystem
         names = target.list(f"{TARGET}/directory-{number}")
         assert {CLEAN_SHUTDOWN, META_PROPERTIES, HASH_KEY, START_COUNTER} <= set(names)
         counter = target.read_bytes(f"{TARGET}/directory-{number}/{START_COUNTER}")
-        assert int(counter) == 7 + EPOCHS_SKIPPED
+        assert int(counter) == 7
 
 
 def test_directories_of_different_names_keep_them_and_the_metadata_come_first(
@@ -188,7 +184,7 @@ def test_secrets_are_readable_by_their_owner_only(world: SnapshotWorld, tmp_path
         find_backup(opened(target, str(place)), None), str(tmp_path / "new"), always=()
     )
     check_target(target, plan)
-    restore_logs(target, opened(target, str(place)), plan, epochs_skipped=0)
+    restore_logs(target, opened(target, str(place)), plan)
 
     assert place.stat().st_mode & 0o777 == 0o700
     assert index.stat().st_mode & 0o777 == 0o600

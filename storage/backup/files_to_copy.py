@@ -1,4 +1,4 @@
-"""The files of a snapshot, where the broker has put them."""
+"""The files of a snapshot that a backup copies, where the broker has put them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from storage.files.paths import (
     META_PROPERTIES,
     SIGNING_KEY,
     SNAPSHOT_DESCRIPTOR,
-    SNAPSHOTS,
     START_COUNTER,
     join,
 )
-from storage.snapshots.descriptor import DirectoryInSnapshot, SnapshotDescriptor, decode
+from storage.snapshots.descriptor import SnapshotDescriptor, decode
+from storage.snapshots.snapshot_files import snapshot_path
 
 OWN_FILES = (META_PROPERTIES, HASH_KEY, START_COUNTER)
 """What every log directory has beside its topics."""
@@ -44,7 +44,9 @@ def read_descriptor(fs: FileSystem, path: str) -> SnapshotDescriptor:
         DiskError: the disk failed, or there is none.
     """
     descriptor = decode(fs.read_bytes(path), path)
-    expected = join(_root(descriptor, descriptor.metadata_directory()), SNAPSHOT_DESCRIPTOR)
+    expected = join(
+        snapshot_path(descriptor.metadata_directory().path, descriptor.id), SNAPSHOT_DESCRIPTOR
+    )
     if path != expected:
         text = f"{path} describes the snapshot at {expected}: it cannot be read from another place"
         raise BackupRefused(text)
@@ -62,7 +64,7 @@ def files_of_snapshot(fs: FileSystem, descriptor: SnapshotDescriptor) -> list[Sn
 
 
 def _files(fs: FileSystem, descriptor: SnapshotDescriptor) -> Iterator[SnapshotFile]:
-    roots = {each.id: _root(descriptor, each) for each in descriptor.directories}
+    roots = {each.id: snapshot_path(each.path, descriptor.id) for each in descriptor.directories}
     for directory_id, root in roots.items():
         names = fs.list(root)
         for name in OWN_FILES:
@@ -89,7 +91,3 @@ def _names(fs: FileSystem, directory: str) -> list[str]:
 def _file(fs: FileSystem, source: str, path: str) -> SnapshotFile:
     size, modified_ns = fs.size(source), fs.modified_ns(source)
     return SnapshotFile(source=source, path=path, size=size, modified_ns=modified_ns)
-
-
-def _root(descriptor: SnapshotDescriptor, directory: DirectoryInSnapshot) -> str:
-    return join(join(directory.path, SNAPSHOTS), descriptor.id)
