@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from cli.base.access import with_access
-from cli.base.command_end import run
-from cli.base.options import AsJson
+from cli.base.command_end import end, run
+from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from cli.compact.options import DEFAULT_URL, Url
 
 app = typer.Typer(
     name="snapshot",
-    help="Make, list and drop snapshots of topics at one moment, of a running broker.",
+    help="Make, list, compare and drop snapshots of topics at one moment, of a running broker.",
     no_args_is_help=True,
 )
 
@@ -96,3 +96,50 @@ def drop(
     from cli.snapshot.snapshots import drop_snapshot
 
     run(lambda: drop_snapshot(url, snapshot, is_confirmed=yes, as_json=as_json))
+
+
+@app.command()
+@with_access
+def diff(
+    before: Id,
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic to compare.")],
+    after: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="A later snapshot; without it, the topic as it is now.",
+            autocompletion=complete_id,
+        ),
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print only how many keys differ.")
+    ] = False,
+    memory: Annotated[
+        int,
+        typer.Option(
+            metavar="MIB", min=1, help="Memory for each state. A larger one spills to disk."
+        ),
+    ] = 128,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, metavar="SECONDS", help="Give up after this long without progress."),
+    ] = 30.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Print the keys of a topic whose values differ between two snapshots, or between one and now.
+
+    + is a key that was added, ~ one with another value or other headers, - one that was removed. Both
+    states are read as a read-committed consumer reads them.
+    """
+    from cli.snapshot.diff import Comparison, print_differences
+
+    comparison = Comparison(
+        bootstrap=bootstrap,
+        topic=topic,
+        before=before,
+        after=after,
+        memory_mib=memory,
+        stall_seconds_max=timeout,
+    )
+    end(lambda: print_differences(comparison, is_json=as_json, is_summary=summary))

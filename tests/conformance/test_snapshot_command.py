@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,26 @@ def test_snapshot_of_some_topics_for_programs(typed: TypedCommands) -> None:
         one["id"],
     ]
     assert typed.json("snapshot", "drop", made["id"], "--yes") == {"id": made["id"]}
+
+
+def test_diff_names_the_keys_that_have_changed_since(typed: TypedCommands) -> None:
+    first = typed.json("snapshot", "create", "--topics", "orders")["id"]
+    typed.told("produce", "orders", "-K", ":", given="alice:7\nbob:2\ndave:4\n")
+    typed.told("produce", "orders", "-K", ":", "--null-value", "NULL", given="carol:NULL\n")
+    second = typed.json("snapshot", "create", "--topics", "orders")["id"]
+    typed.told("produce", "orders", "-K", ":", given="eve:5\n")
+
+    lines = typed.told("snapshot", "diff", first, second, "--topic", "orders").splitlines()
+    assert sorted(re.sub(r"(?<=^.) \d ", "", line) for line in lines) == [
+        "+ dave  4",
+        "- carol  3",
+        "~ alice  1 -> 7",
+    ]
+    told = typed.told("snapshot", "diff", first, "--topic", "orders", "--summary")
+    assert told == "orders: 2 added, 1 changed, 1 removed; 1 key as before\n"
+    rows = typed.told("snapshot", "diff", second, "--topic", "orders", "--json").splitlines()
+    refused = typed.refused("snapshot", "diff", "20261130T041500-7f3a", "--topic", "orders")
+    assert "orders.snapshot-20261130T041500-7f3a" in refused
+    (row,) = map(json.loads, rows)
+    assert (row["change"], row["key"], row["before"]) == ("added", "eve", None)
+    assert row["after"]["value"] == "5"

@@ -25,22 +25,32 @@ def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> No
         made = ""
         for line in lines:
             if line.startswith("$ "):
+                if " snapshot diff " in line:
+                    change(typed)
                 done = typed.line(line.removeprefix("$ ").replace(ID, made or ID))
                 assert done.returncode == 0, done
-                outputs.append(done.stdout)
+                outputs.append(done.stdout + done.stderr)  # as a terminal shows it
                 made = made or done.stdout.partition(":")[0]
             else:
                 # As the page shows it, with other numbers.
                 assert _shape(line).issubset(_shape(outputs[-1].replace(made, ID))), line
 
-        created, listed, shown, consumed, dropped = outputs
+        created, listed, shown, consumed, got, different, dropped = outputs
         assert f"/snapshots/{made}" in created
         assert made in listed
         ends = re.findall(r"^accounts +\d +0 +(\d) ", shown, re.MULTILINE)
         assert sum(map(int, ends)) == 2
         assert sorted(consumed.splitlines()) == ["alice:1", "bob:2"]
+        assert got.startswith("1\n")
+        assert "accounts: 1 added, 1 changed, 1 removed; 0 keys as before" in different
         assert dropped.startswith(f"{made}: dropped, ")
         assert typed.told("snapshot", "list") == "there are no snapshots\n"
+
+
+def change(typed: TypedCommands) -> None:
+    """Add, change and remove a key, as clients have on the page."""
+    given = "alice:90\ndave:12\nbob:NULL\n"
+    typed.told("produce", "accounts", "-K", ":", "--null-value", "NULL", given=given)
 
 
 def _shape(text: str) -> set[str]:

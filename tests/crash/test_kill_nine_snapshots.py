@@ -1,5 +1,5 @@
-"""SIGKILL under producers, and while snapshots are made and dropped: one that was answered is there, with all
-that was acknowledged before it was asked for; no other is complete by half.
+"""SIGKILL under producers, and while snapshots are made and dropped: one that was answered is there,
+with all that was acknowledged before it was asked for; no other is complete by half.
 
 Passes run all the time. The logs of each snapshot are opened from its directory after each kill.
 """

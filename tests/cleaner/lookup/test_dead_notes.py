@@ -15,6 +15,7 @@ from cleaner.lookup.table_view import table_view
 from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS, LOG
 from storage.formats.config_property import LONG_MAX
+from storage.formats.key_sidecar import KeySidecar
 from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, meter_of
 from tests.harness.damage import flip
@@ -105,7 +106,7 @@ def test_segments_that_no_pass_has_replaced_are_not_read_again(
     noted.put(b"key-3")
     read = list[int]()
 
-    def opened(keys: SegmentKeys) -> None:
+    def opened(keys: SegmentKeys) -> KeySidecar | None:
         read.append(keys.base_offset)
         return original(keys)
 
