@@ -85,7 +85,12 @@ class Snapshots:
         """Remove what earlier runs have left unfinished, let clients read the snapshots, and start to
         count what they hold."""
         await self._sources.thread.run(self._sources.files.remove_unfinished)
-        for each in await self.all():
+        try:
+            found = await self.all()
+        except StorageError as error:
+            _log.warning("the snapshots cannot be read before the next start: %s", error)
+            found = []
+        for each in found:
             if each.descriptor is not None:
                 await self._readable.add(each.descriptor)
         count = every(COUNT_SECONDS, self._count_if_due, "count of pinned bytes", at_once=True)

@@ -20,6 +20,7 @@ from random import Random
 import pytest
 
 from cleaner.pacing.meter import CleaningAborted
+from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 from storage.files.paths import HASH_KEY
 from storage.formats.log_identity import LogIdentity
@@ -325,3 +326,32 @@ def test_a_planted_fault_is_found(
     plant(monkeypatch)
     with pytest.raises((AssertionError, StorageError)):
         play_all(range(40))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_crash_while_a_log_is_truncated_below_a_snapshot_leaves_that_whole(seed: int) -> None:
+    sweep = SnapshotSweep(seed)
+    sweep.fs.on_operation = None
+    sweep.make("s1")
+    log = sweep.logs[seed % len(sweep.logs)]
+    segments = log.log.segments
+    cut = Offset(Random(seed).randrange(segments[0].base_offset + 1, log.log.log_end_offset))
+    before = [each.offset for each in records_of(log.log)]
+    after = [offset for offset in before if offset < cut]
+    seen: set[int] = set()
+
+    def crash(_action: str, _path: str) -> None:
+        for loss in LOSSES:
+            left = sweep.fs.after_crash(loss, sweep.random)
+            sweep.check_snapshots(left)
+            recovered = open_log(left, log.identity, SETTINGS, opening(leader_epoch=9))
+            offsets = [each.offset for each in records_of(recovered)]
+            assert offsets in (before, after)
+            seen.add(len(offsets))
+
+    sweep.fs.on_operation = crash
+    log.log.truncate_to(cut)
+    sweep.fs.on_operation = None
+    assert seen == {len(before), len(after)}
+    again = sweep.fs.after_crash(Loss.EVERYTHING, sweep.random)
+    sweep.check_snapshots(again)

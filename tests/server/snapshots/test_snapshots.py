@@ -348,6 +348,20 @@ async def test_stop_in_the_middle_leaves_only_an_unfinished_one_that_the_next_st
         assert [log.log_end_offset for log in served.broker.topics.get("orders").logs()] == [1] * 10  # type: ignore[union-attr]
 
 
+async def test_broker_starts_if_the_snapshots_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: SnapshotFiles) -> None:
+        raise disk_error("list", "snapshots", OSError(errno.EIO, "Input/output error"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFiles, "all", fail)
+        async with serving_broker(tmp_path) as served:
+            await served.create("orders")
+            await served.produce("orders")
+    assert "the snapshots cannot be read before the next start: list snapshots" in caplog.text
+
+
 # ---------------------------------------------------------------- many partitions
 
 
