@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.snapshot.snapshots import ids
 from tests.harness.broker_process import BrokerProcess, scrape
 from tests.harness.clients import create_topic
 from tests.harness.typed_commands import TypedCommands
@@ -86,3 +87,39 @@ def test_diff_names_the_keys_that_have_changed_since(typed: TypedCommands) -> No
     (row,) = map(json.loads, rows)
     assert (row["change"], row["key"], row["before"]) == ("added", "eve", None)
     assert row["after"]["value"] == "5"
+
+
+def test_snapshot_that_is_not_complete_is_named_with_what_to_do(typed: TypedCommands) -> None:
+    made = typed.json("snapshot", "create")
+    Path(made["path"]).unlink()
+    complaint = (
+        f"kompakt: snapshot {made['id']} is not complete: it was not completed. Remove it with kompakt"
+        f" snapshot drop {made['id']}\n"
+    )
+    listed = typed.run("snapshot", "list")
+    assert (listed.returncode, listed.stderr) == (1, complaint)
+    assert re.search(rf"^{made['id']}  not complete ", listed.stdout, re.MULTILINE)
+    shown = typed.run("snapshot", "show", made["id"])
+    assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", complaint)
+    assert "dropped" in typed.told("snapshot", "drop", made["id"], "--yes")
+
+
+def test_mistakes_have_clear_answers(typed: TypedCommands) -> None:
+    for command in ("show", "drop"):
+        done = typed.run("snapshot", command, "missing")
+        assert done.returncode == 1
+        assert done.stderr == "kompakt: there is no snapshot missing: see kompakt snapshot list\n"
+    done = typed.run("snapshot", "create", "--topics", "orders", "--topic", "missing")
+    assert (done.returncode, done.stderr) == (1, "kompakt: there is no topic missing\n")
+    made = typed.json("snapshot", "create")
+    done = typed.run("snapshot", "drop", made["id"])
+    assert done.returncode == 2
+    assert "add --yes to confirm" in done.stderr
+    done = typed.run("snapshot", "list", "--url", "http://127.0.0.1:1")
+    assert "no broker answers at http://127.0.0.1:1" in done.stderr
+
+
+def test_shell_completes_ids_and_nothing_without_a_broker(typed: TypedCommands) -> None:
+    made = typed.json("snapshot", "create")
+    assert ids(typed.environment["KOMPAKT_URL"]) == [made["id"]]
+    assert ids("http://127.0.0.1:1") == []
