@@ -184,6 +184,18 @@ async def test_what_is_decoded_for_an_answer_has_a_bound(
     assert second["undecoded"]["code"] == "too_large"
 
 
+async def test_a_value_that_ends_the_decoding_process_harms_nothing_else(site: Site) -> None:
+    link = {"name": "next", "type": ["null", "Chain"]}
+    chain = site.registry.add(json.dumps({"type": "record", "name": "Chain", "fields": [link]}))
+    user = site.registry.add(USER)
+    await site.put(b"bomb", with_header(chain, b"\x02" * 900_000 + b"\0"))
+    await site.put(b"ada", with_header(user, LONDON))
+
+    bomb, ada = await site.batch("bomb", "ada")
+    assert bomb["undecoded"]["code"] == "too_complex"
+    assert ada["value"] == {"city": "London"}
+
+
 async def test_the_events_of_changes_are_decoded(site: Site) -> None:
     schema, name = site.registry.add(USER), site.registry.add('"string"')
     key = with_header(name, b"\x06ada")
