@@ -13,6 +13,7 @@ cdef struct Segment:
     int64_t end_offset
     int64_t batches
     int64_t records
+    int64_t controls
     int64_t tombstones
     int64_t tombstone_bytes
     int64_t delete_horizon_min
@@ -75,6 +76,7 @@ cdef class OutputSegment:
             end_offset=self.current.end_offset,
             batches=self.current.batches,
             records=self.current.records,
+            controls=self.current.controls,
             tombstones=self.current.tombstones,
             tombstone_bytes=self.current.tombstone_bytes,
             delete_horizon_ms_min=self.current.delete_horizon_min,
@@ -155,6 +157,8 @@ cdef class OutputSegment:
         cdef Segment *segment = &self.current
         segment.batches += 1
         segment.records += remains.record_count
+        if remains.attributes & ATTRIBUTE_CONTROL:
+            segment.controls += remains.record_count
         segment.end_offset = remains.last_offset + 1
         if remains.record_count == 0:
             return

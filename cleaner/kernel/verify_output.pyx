@@ -48,6 +48,7 @@ cdef struct Found:
     int64_t end_offset
     int64_t batches
     int64_t records
+    int64_t controls
     int64_t tombstones
     int64_t tombstone_bytes
     int64_t delete_horizon_min
@@ -94,6 +95,7 @@ cdef class OutputReader(BatchReader):
             end_offset=self.segment_found.end_offset,
             batches=self.segment_found.batches,
             records=self.segment_found.records,
+            controls=self.segment_found.controls,
             tombstones=self.segment_found.tombstones,
             tombstone_bytes=self.segment_found.tombstone_bytes,
             delete_horizon_ms_min=self.segment_found.delete_horizon_min,
@@ -135,6 +137,8 @@ cdef class OutputReader(BatchReader):
         found.size += header.size
         found.end_offset = header.last_offset + 1
         found.records += header.record_count
+        if header.attributes & ATTRIBUTE_CONTROL:
+            found.controls += header.record_count
         if header.record_count == 0:
             return
         if header.max_timestamp > found.max_timestamp:

@@ -212,6 +212,7 @@ def cleaned_rows(
             first_append_ms=min(first_appends, default=UNKNOWN),
             last_append_ms=max(row.last_append_ms for row in sources),
             record_count=summary.records,
+            control_count=summary.controls,
             tombstone_count=summary.tombstones,
             least_delete_horizon_ms=summary.delete_horizon_ms_min,
             tombstone_bytes=summary.tombstone_bytes,

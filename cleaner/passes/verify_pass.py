@@ -313,6 +313,7 @@ def check_row(row: SegmentRow, found: SegmentSummary) -> None:
     for what, said, held in (
         ("bytes", row.size, found.size_bytes),
         ("records", row.record_count, found.records),
+        ("records in control batches", row.control_count, found.controls),
         ("as the largest timestamp", row.max_timestamp, found.max_timestamp),
         ("as its offset", row.offset_of_max_timestamp, found.max_timestamp_offset),
     ):

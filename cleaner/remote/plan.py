@@ -13,6 +13,7 @@ Both have a format version; JSON that is not exactly such a value is refused
 (`cleaner/remote/strict_json.py`). Spark sends plans to executors as pickles, which also contain this
 JSON, so an executor of a release with another format refuses the plan instead of misreading it.
 
+    format 4    a row's `control_count`
     format 3    a row's `tombstone_bytes` and `tombstones_due_ms`, and their like in an account
     format 2    `hold_offset` in a plan, `expired_offset_max` in an account, the verdict `kept_held`
     format 1    the first; its executors would drop tombstones that a group holds
@@ -44,7 +45,7 @@ from protocol.wire.numbers import Offset
 from storage.files.paths import LEASES, join
 from storage.formats.manifest import SegmentRow
 
-FORMAT = 3
+FORMAT = 4
 """Increased when older readers would misread the value."""
 
 _ID_DIGITS = 32

@@ -182,6 +182,8 @@ class SegmentSummary:
     """Last offset of its last batch + 1; `base_offset` while it is empty."""
     batches: int
     records: int
+    controls: int
+    """How many of the records are in control batches."""
     tombstones: int
     tombstone_bytes: int
     """The encoded, uncompressed size of its tombstones."""

@@ -245,7 +245,7 @@ def _is_batch(file: File, segment: SegmentOnDisk, relative_last: int, position: 
     data = file.read_at(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         return False
-    base_offset, _, last_delta, *_ = PLACE.unpack(data)
+    base_offset, _, _, last_delta, *_ = PLACE.unpack(data)
     return bool(base_offset + last_delta == segment.base_offset + relative_last)
 
 

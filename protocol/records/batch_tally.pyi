@@ -41,6 +41,7 @@ class BatchTally:
         position: int = 0,
         end_offset: int | None = None,
         record_count: int = 0,
+        control_count: int = 0,
         max_timestamp: int = -1,
         offset_of_max_timestamp: int = -1,
         bytes_since_entry: int = 0,
@@ -88,6 +89,10 @@ class BatchTally:
 
     @property
     def record_count(self) -> int: ...
+    @property
+    def control_count(self) -> int:
+        """How many of the records are in control batches."""
+
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of batches with records; -1 if none is larger."""

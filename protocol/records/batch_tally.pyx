@@ -68,6 +68,7 @@ cdef class BatchTally:
         int64_t position
         int64_t end_offset
         int64_t record_count
+        int64_t control_count
         int64_t max_timestamp
         int64_t offset_of_max_timestamp
         int64_t bytes_since_entry
@@ -132,6 +133,7 @@ cdef class BatchTally:
         int64_t position=0,
         end_offset=None,
         int64_t record_count=0,
+        int64_t control_count=0,
         int64_t max_timestamp=-1,
         int64_t offset_of_max_timestamp=-1,
         int64_t bytes_since_entry=0,
@@ -156,6 +158,7 @@ cdef class BatchTally:
         self.position = position
         self.end_offset = base_offset if end_offset is None else end_offset
         self.record_count = record_count
+        self.control_count = control_count
         self.max_timestamp = max_timestamp
         self.offset_of_max_timestamp = offset_of_max_timestamp
         self.bytes_since_entry = bytes_since_entry
@@ -266,6 +269,8 @@ cdef class BatchTally:
         self.position += header.size
         self.end_offset = header.last_offset + 1
         self.record_count += header.record_count
+        if header.attributes & ATTRIBUTE_CONTROL:
+            self.control_count += header.record_count
 
     # A method, because the compiler would inline a function into the walk, which then takes 25 % longer.
     cdef void end_transaction(

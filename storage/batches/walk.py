@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.records.batch_header import HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD
+from protocol.records.batch_header import CONTROL, HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD
 from protocol.wire.numbers import Offset, Position
 from storage.batches.cached_reads import Reads
 from storage.files.errors import CorruptLog
@@ -22,7 +22,8 @@ PLACE = struct.Struct(
     ">"
     "q"  # base offset
     "i"  # batch length
-    "11x"  # leader epoch, magic, CRC, attributes
+    "9x"  # leader epoch, magic, CRC
+    "h"  # attributes
     "i"  # last offset delta
     "8x"  # base timestamp
     "q"  # largest timestamp
@@ -44,6 +45,16 @@ class BatchPlace(NamedTuple):
     last_offset: Offset
     record_count: int
     max_timestamp: int
+    attributes: int
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether none of its records is missing."""
+        return self.record_count == self.last_offset - self.base_offset + 1
 
     @property
     def end_position(self) -> int:
@@ -73,10 +84,11 @@ def walk_batches(file: File | Reads, position: Position, end: int) -> Iterator[B
             window, window_start, at = file.read_at(position, WINDOW_BYTES), position, 0
         if at + HEADER_BYTES > len(window):
             raise CorruptLog(file.path, position, "the file ends inside a batch header")
-        base_offset, length, last_delta, youngest, count = PLACE.unpack_from(window, at)
+        base_offset, length, attributes, last_delta, youngest, count = PLACE.unpack_from(window, at)
         size = length + LENGTH_OVERHEAD
         next_position: Position = size + position
         if size < HEADER_BYTES or last_delta < 0 or next_position > end:
             raise CorruptLog(file.path, position, f"no batch of {size} bytes can be here")
-        yield BatchPlace(position, size, base_offset, base_offset + last_delta, count, youngest)
+        last_offset = base_offset + last_delta
+        yield BatchPlace(position, size, base_offset, last_offset, count, youngest, attributes)
         position = next_position

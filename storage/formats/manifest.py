@@ -8,13 +8,15 @@
                | clean_offset: int64 | truncate_to: int64
                | copy_id: byte[16], only if a copy has replaced the log, or with the next
                | copied_from: byte[16], only if it is known
-    row    :=  base_offset: int64 | file_version: int64 | flags: int32 | reserved: int32
+    row    :=  base_offset: int64 | file_version: int64 | flags: int32 | control_count: int32
                | end_offset: int64 | size: int64 | max_timestamp: int64
                | offset_of_max_timestamp: int64 | created_ms: int64 | first_append_ms: int64
                | last_append_ms: int64 | record_count: int64 | tombstone_count: int64
                | least_delete_horizon_ms: int64
                | tombstone_bytes: int64 | tombstones_due_ms: int64, both only if a row has one of them
     checksum := xxh3-64 of all before it: uint64
+
+`control_count` is stored plus one, so that the zero of an earlier release says that it is unknown.
 
 All big-endian. A later release may lengthen header and rows at their ends: a reader takes the sizes
 from the file and skips what it does not know. `format` changes only if an older reader would misread
@@ -68,7 +70,7 @@ ROW = struct.Struct(
     "q"  # base offset
     "q"  # file version
     "i"  # flags
-    "4x"  # reserved
+    "i"  # control count + 1
     "q"  # end offset
     "q"  # size
     "q"  # largest timestamp
@@ -134,6 +136,10 @@ class SegmentRow:
     last_append_ms: int = UNKNOWN
     """The wall time of the last append; a cleaned segment has that of its sources."""
     record_count: int = UNKNOWN
+    """With the records of control batches; an upper bound if `control_count` is unknown."""
+    control_count: int = UNKNOWN
+    """How many of its records are in control batches, which no consumer sees. -1 in rows that an earlier
+    release has written; the count of records may then be that before a truncation."""
     tombstone_count: int = UNKNOWN
     """-1 until the cleaner has counted them."""
     least_delete_horizon_ms: int = UNKNOWN
@@ -315,6 +321,7 @@ def encode_row(row: SegmentRow, *, counts_tombstones: bool = True) -> bytes:
         row.base_offset,
         row.file_version,
         row.flags,
+        row.control_count + 1,
         row.end_offset,
         row.size,
         row.max_timestamp,
@@ -342,16 +349,17 @@ def decode_row(data: bytes, position: int, row_size: int = ROW.size) -> SegmentR
         base_offset=values[0],
         file_version=values[1],
         flags=values[2],
-        end_offset=values[3],
-        size=values[4],
-        max_timestamp=values[5],
-        offset_of_max_timestamp=values[6],
-        created_ms=values[7],
-        first_append_ms=values[8],
-        last_append_ms=values[9],
-        record_count=values[10],
-        tombstone_count=values[11],
-        least_delete_horizon_ms=values[12],
+        control_count=values[3] - 1,
+        end_offset=values[4],
+        size=values[5],
+        max_timestamp=values[6],
+        offset_of_max_timestamp=values[7],
+        created_ms=values[8],
+        first_append_ms=values[9],
+        last_append_ms=values[10],
+        record_count=values[11],
+        tombstone_count=values[12],
+        least_delete_horizon_ms=values[13],
         tombstone_bytes=tombstone_bytes,
         tombstones_due_ms=tombstones_due_ms,
     )

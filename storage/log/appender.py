@@ -253,6 +253,7 @@ class LogAppender:
             batch.view,
             last_offset=last_offset,
             record_count=header.record_count,
+            is_control=header.is_control,
             max_timestamp=header.max_timestamp,
             now_ms=now_ms,
             index_interval_bytes=self.config.index_interval_bytes,

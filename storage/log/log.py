@@ -23,6 +23,7 @@ from collections.abc import Callable
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import ValidationRules
+from storage.counts.log_counts import RecordsView
 from storage.files.errors import LogOffline
 from storage.files.files import BegunSync, FileSystem
 from storage.formats.log_config import LogConfig
@@ -402,6 +403,20 @@ class PartitionLog:
             has_history=self._commits.has_history,
             has_unfinished_pass=self._commits.has_unfinished_pass,
         )
+
+    @loop_thread
+    def records_view(self) -> RecordsView | None:
+        """Returns a frozen view to count records with; None while the log is truncated or replaced."""
+        with self._list.state_lock:
+            if self._list.is_changing:
+                return None
+            return RecordsView(
+                segments=self._list.segments,
+                active_row=self._list.active.full_row(),
+                log_start_offset=self.offsets.start,
+                high_watermark=self.offsets.high_watermark,
+                rewrites=self._list.rewrites,
+            )
 
     @loop_thread
     def tail_view(self, from_offset: Offset) -> TailView:

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from protocol.wire.numbers import Offset, Position
 from storage.batches.scan import CHUNK_BYTES
 from storage.batches.walk import walk_batches
-from storage.files.errors import StorageError
+from storage.counts.segment_counts import counts_between
+from storage.files.errors import CorruptLog, StorageError
 from storage.files.files import File, FileSystem
 from storage.files.paths import LOG
-from storage.formats.manifest import SegmentRow
+from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment, discard_staged
 from storage.segment.lookup import START, position_before
 from storage.segment.segment import Segment
@@ -39,6 +40,9 @@ class Cut:
     """The new size of the last kept segment."""
     end_offset: Offset
     """The log's new end: the requested offset, or the base offset of a batch that spans it."""
+    record_count: int = 0
+    control_count: int = 0
+    """Both of the last kept segment after the cut."""
 
     @property
     def rows(self) -> tuple[SegmentRow, ...]:
@@ -46,7 +50,13 @@ class Cut:
         rows = [segment.full_row() for segment in self.kept]
         if rows:
             end_offset = min(rows[-1].end_offset, self.end_offset)
-            rows[-1] = replace(rows[-1], size=self.position, end_offset=end_offset)
+            rows[-1] = replace(
+                rows[-1],
+                size=self.position,
+                end_offset=end_offset,
+                record_count=self.record_count,
+                control_count=self.control_count,
+            )
         return tuple(rows)
 
 
@@ -61,13 +71,25 @@ def plan_cut(segments: Sequence[Segment], offset: Offset) -> Cut:
     if not kept:
         return everything_from(offset)
     position, end_offset = _cut_point(kept[-1], offset)
-    return Cut(kept if position else kept[:-1], _size_of_last(kept, position), end_offset)
+    if not position:
+        kept = kept[:-1]
+        position = Position(kept[-1].size) if kept else START
+    return Cut(kept, position, end_offset, *_counts_after(kept, position))
 
 
-def _size_of_last(kept: tuple[Segment, ...], position: Position) -> Position:
-    if position:
-        return position
-    return Position(kept[-2].size) if len(kept) > 1 else START
+def _counts_after(kept: Sequence[Segment], position: Position) -> tuple[int, int]:
+    """Returns the counts of the last kept segment after a cut; if what goes is damaged, upper bounds."""
+    if not kept:
+        return 0, 0
+    last = kept[-1]
+    try:
+        with last.pinned() as file:
+            gone = counts_between(file, last.base_offset, position, Position(last.size))
+    except CorruptLog:
+        return last.record_count, UNKNOWN
+    was_counted = last.control_count != UNKNOWN
+    controls = last.control_count - gone.controls if was_counted else UNKNOWN
+    return last.record_count - gone.records, controls
 
 
 def _cut_point(segment: Segment, offset: Offset) -> tuple[Position, Offset]:
@@ -128,7 +150,12 @@ def make_cut(cut: Cut) -> None:
     last = cut.kept[-1]
     with last.pinned() as file:
         # Even if all its batches stay: its range of offsets may end in a hole that the cut goes through.
-        last.cut(cut.position, min(last.end_offset, cut.end_offset))
+        last.cut(
+            cut.position,
+            min(last.end_offset, cut.end_offset),
+            record_count=cut.record_count,
+            control_count=cut.control_count,
+        )
         file.sync()
         last.seal()
         last.write_index()

@@ -136,7 +136,7 @@ def _is_batch(
     data = reads.read_at(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         return False
-    base_offset, _, last_delta, _, _ = PLACE.unpack(data)
+    base_offset, _, _, last_delta, _, _ = PLACE.unpack(data)
     return bool(base_offset + last_delta == segment.base_offset + relative_last_offset)
 
 

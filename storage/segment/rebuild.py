@@ -125,4 +125,5 @@ def _row(found: _Found) -> SegmentRow:
         max_timestamp=batches.max_timestamp,
         offset_of_max_timestamp=batches.offset_of_max_timestamp,
         record_count=batches.record_count,
+        control_count=batches.control_count,
     )

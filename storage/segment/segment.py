@@ -49,6 +49,8 @@ class Segment:
         "_sealed_index",
         "_trusted_index",
         "base_offset",
+        "control_count",
+        "counted_below",
         "created_ms",
         "end_offset",
         "file_version",
@@ -109,10 +111,15 @@ class Segment:
         self.first_append_ms = row.first_append_ms
         self.last_append_ms = row.last_append_ms
         self.record_count = max(row.record_count, 0)
+        self.control_count = row.control_count if self.record_count else 0
+        """See `SegmentRow.control_count`."""
         self.tombstone_count = row.tombstone_count
         self.least_delete_horizon_ms = row.least_delete_horizon_ms
         self.tombstone_bytes = row.tombstone_bytes
         self.tombstones_due_ms = row.tombstones_due_ms
+        self.counted_below: tuple[Position, int] | None = None
+        """The last batch boundary up to which data records were counted, and their number
+        (`storage/counts/segment_counts.py`)."""
         self.key_sidecar_size: int | None = None
         """The size of its key sidecar, 0 if there is none; None if it is not known yet."""
 
@@ -147,6 +154,7 @@ class Segment:
             first_append_ms=self.first_append_ms,
             last_append_ms=self.last_append_ms,
             record_count=self.record_count,
+            control_count=self.control_count,
             tombstone_count=self.tombstone_count,
             least_delete_horizon_ms=self.least_delete_horizon_ms,
             tombstone_bytes=self.tombstone_bytes,
@@ -196,6 +204,7 @@ class Segment:
         *,
         last_offset: Offset,
         record_count: int,
+        is_control: bool,
         max_timestamp: int,
         now_ms: int,
         index_interval_bytes: int,
@@ -211,6 +220,7 @@ class Segment:
             len(batch),
             last_offset=last_offset,
             record_count=record_count,
+            is_control=is_control,
             max_timestamp=max_timestamp,
             index_interval_bytes=index_interval_bytes,
         )
@@ -238,6 +248,7 @@ class Segment:
         *,
         last_offset: Offset,
         record_count: int,
+        is_control: bool,
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
@@ -248,6 +259,8 @@ class Segment:
         self.end_offset = Offset(last_offset + 1)
         self.size = position + size
         self.record_count += record_count
+        if is_control and self.control_count != UNKNOWN:
+            self.control_count += record_count
         if record_count and max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -434,6 +447,7 @@ class Segment:
             position=self.size,
             end_offset=self.end_offset,
             record_count=self.record_count,
+            control_count=max(self.control_count, 0),
             max_timestamp=self.max_timestamp,
             offset_of_max_timestamp=self.offset_of_max_timestamp,
             bytes_since_entry=self._bytes_since_entry,
@@ -454,6 +468,8 @@ class Segment:
         self.end_offset = tally.end_offset
         self.size = tally.position
         self.record_count = tally.record_count
+        if self.control_count != UNKNOWN:
+            self.control_count = tally.control_count
         self.max_timestamp = tally.max_timestamp
         self.offset_of_max_timestamp = tally.offset_of_max_timestamp
         self._bytes_since_entry = tally.bytes_since_entry
@@ -465,8 +481,14 @@ class Segment:
         self.first_append_ms = first_append_ms if first_append_ms != UNKNOWN else self.created_ms
         self.last_append_ms = now_ms
 
-    def cut(self, position: Position, end_offset: Offset) -> None:
-        """Cut off everything from `position` on; the segment then ends at `end_offset`."""
+    def cut(
+        self, position: Position, end_offset: Offset, *, record_count: int, control_count: int
+    ) -> None:
+        """Cut off everything from `position` on; the segment then ends at `end_offset`.
+
+        Args:
+            record_count, control_count: of the batches that stay, as in its row.
+        """
         self.key_sidecar_size = None
         self.files.unlink((KEYS,))
         with self.pinned() as file:
@@ -476,6 +498,8 @@ class Segment:
         self._kept_entries = IndexMark(*map(min, self._kept_entries, index.mark))
         self.size = position
         self.end_offset = end_offset
+        self.record_count = record_count
+        self.control_count = control_count
         if self.offset_of_max_timestamp >= end_offset:
             # An upper bound: no one searches the rest for its largest timestamp.
             self.offset_of_max_timestamp = max(Offset(end_offset - 1), self.base_offset)

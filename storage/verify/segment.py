@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from protocol.records.batch_header import HEADER_BYTES
+from protocol.records.batch_header import CONTROL, HEADER_BYTES
 from protocol.records.batch_scan import ScannedBatch
 from protocol.records.compression import Codec, decompress
 from protocol.records.record_walk import scan_records
@@ -39,6 +39,7 @@ class SegmentContents:
     end_offset: Offset = field(init=False)
     size: int = 0
     record_count: int = 0
+    control_count: int = 0
     max_timestamp: int = UNKNOWN
     offset_of_max_timestamp: Offset = UNKNOWN_OFFSET
     least_delete_horizon_ms: int = UNKNOWN
@@ -52,6 +53,8 @@ class SegmentContents:
         self.size = position + batch.size_bytes
         self.end_offset = batch.next_offset
         self.record_count += batch.record_count
+        if batch.attributes & CONTROL:
+            self.control_count += batch.record_count
         if batch.record_count and batch.max_timestamp > self.max_timestamp:
             self.max_timestamp = batch.max_timestamp
             self.offset_of_max_timestamp = batch.last_offset
@@ -262,7 +265,7 @@ def check_row(
 
 
 def _numbers_to_compare(row: SegmentRow, found: SegmentContents) -> list[str]:
-    names = ["record_count", "max_timestamp"]
+    names = ["record_count", "control_count", "max_timestamp"]
     if row.least_delete_horizon_ms < found.least_delete_horizon_ms:
         # A later one is right if the batch with the smallest has lost its tombstones.
         names.append("least_delete_horizon_ms")

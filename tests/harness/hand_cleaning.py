@@ -91,10 +91,11 @@ def _write(
     has_keys: bool,
 ) -> CleanedSegment:
     writer = log.cleaning.new_cleaned_segment(Offset(base_offset))
-    record_count, youngest, youngest_offset = 0, -1, -1
+    record_count, control_count, youngest, youngest_offset = 0, 0, -1, -1
     for batch in batches:
         header = read_header(batch)
         record_count += header.record_count
+        control_count += header.record_count * header.is_control
         if header.record_count and header.max_timestamp > youngest:
             youngest, youngest_offset = header.max_timestamp, header.last_offset
         entry = array("q")
@@ -118,6 +119,7 @@ def _write(
             first_append_ms=min(source.row.first_append_ms for source in sources),
             last_append_ms=max(source.row.last_append_ms for source in sources),
             record_count=record_count,
+            control_count=control_count,
         ),
         totals,
     )

@@ -148,12 +148,13 @@ def batch_at(data: bytes, at: int, end_offset: int) -> Batch | None:
 # ---------------------------------------------------------------- manifest
 
 HEADER = struct.Struct(">4sHHHHqq16siiqqq")
-ROW = struct.Struct(">qqi4xqqqqqqqqqq")
+ROW = struct.Struct(">qqiiqqqqqqqqqq")
 TOMBSTONES = struct.Struct(">qq")
 ROW_FIELDS = (
     "base_offset",
     "file_version",
     "flags",
+    "control_count",
     "end_offset",
     "size",
     "max_timestamp",
@@ -194,7 +195,8 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def read_row(data: bytes, row_size: int) -> dict[str, int]:
-    values = ROW.unpack_from(data)
+    base_offset, file_version, flags, controls, *rest = ROW.unpack_from(data)
+    values = (base_offset, file_version, flags, controls - 1, *rest)
     more = TOMBSTONES.unpack_from(data, ROW.size) if row_size >= 120 else (-1, -1)
     return dict(zip(ROW_FIELDS, values + more, strict=True))
 

@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.compression import Codec
+from protocol.wire.numbers import Offset
+from storage.counts.log_counts import count_records, first_live_offset
+from storage.counts.segment_counts import ReadBudget
+from storage.formats.config_property import LONG_MAX
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.log_transactions import committed_offsets
@@ -218,6 +222,26 @@ def test_nothing_committed_is_lost_and_nothing_aborted_survives(
     for step in steps:
         history.do(step)
         history.check()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(STEPS, min_size=12, max_size=50), st.sampled_from((300, 1 << 20)))
+def test_counts_from_any_offset_are_of_the_records_that_passes_have_left(
+    steps: list[object], segment_bytes: int
+) -> None:
+    """`tests/properties/test_live_records.py` has the other operations, and cleans by hand."""
+    history = History(CompactedLog(replace(CONFIG, segment_bytes=segment_bytes), SETTINGS))
+
+    for step in steps:
+        history.do(step)
+        read = {record.offset for record in history.log.records()}
+        left = sorted(read & {each.offset for each in history.sent})
+        view = history.log.log.records_view()
+        assert view is not None
+        for offset in range(view.high_watermark + 1):
+            count = count_records(view, Offset(offset), ReadBudget(LONG_MAX))
+            assert count == (sum(each >= offset for each in left), True)
+        assert first_live_offset(view, ReadBudget(LONG_MAX)) == next(iter(left), None)
 
 
 @settings(max_examples=60, deadline=None)

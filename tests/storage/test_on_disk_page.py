@@ -15,7 +15,7 @@ import pytest
 import xxhash
 from nacl.bindings import crypto_shorthash_siphashx24
 
-from protocol.records.batch_header import read_header
+from protocol.records.batch_header import CONTROL, read_header
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
 from protocol.wire.numbers import Epoch, Offset, ProducerId
@@ -218,6 +218,8 @@ def _check_log(log: Log, topic_id: str, partition: int) -> None:
         assert row is not None
         batches = [batch for batch in segment.batches if batch.record_count]
         assert sum(batch.record_count for batch in batches) == row["record_count"]
+        markers = [batch for batch in batches if batch.attributes & CONTROL]
+        assert sum(batch.record_count for batch in markers) == row["control_count"]
         youngest = max((batch.max_timestamp for batch in batches), default=-1)
         assert youngest == row["max_timestamp"]
         waiting = [b for b in batches if any(value is None for *_, value, _ in b.records())]

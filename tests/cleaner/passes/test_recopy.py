@@ -24,6 +24,7 @@ SUMMARY = SegmentSummary(
     end_offset=15,
     batches=1,
     records=2,
+    controls=0,
     tombstones=1,
     tombstone_bytes=9,
     delete_horizon_ms_min=77,

@@ -207,6 +207,7 @@ def test_a_wrong_output_is_not_swapped_in(
     "changes",
     [
         pytest.param({"record_count": 1}, id="records"),
+        pytest.param({"control_count": 1}, id="controls"),
         pytest.param({"tombstone_count": 0}, id="tombstones"),
         pytest.param({"tombstone_bytes": 0}, id="tombstone_bytes"),
         pytest.param({"tombstones_due_ms": 5}, id="tombstones_due"),

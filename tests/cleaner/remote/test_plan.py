@@ -86,14 +86,14 @@ def test_an_executor_of_another_release_refuses_a_pickled_plan(
 ) -> None:
     pickled = pickle.dumps(PLAN)
     monkeypatch.setattr(plans, "FORMAT", 2)
-    with pytest.raises(RefusedJson, match="the plan has format 3, this release reads format 2"):
+    with pytest.raises(RefusedJson, match="the plan has format 4, this release reads format 2"):
         pickle.loads(pickled)
 
 
 def test_a_plan_of_a_release_without_holds_is_refused_for_its_format() -> None:
     raw = json.loads(PLAN.to_json())
     del raw["hold_offset"]
-    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 3"):
+    with pytest.raises(RefusedJson, match="the plan has format 1, this release reads format 4"):
         RemotePlan.from_json(json.dumps({**raw, "format": 1}))
 
 
@@ -163,7 +163,7 @@ def changed(change: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda raw: raw.update(format=1), "format 1, this release reads format 3"),
+        (lambda raw: raw.update(format=1), "format 1, this release reads format 4"),
         (lambda raw: raw.pop("format"), "format None"),
         (lambda raw: raw.pop("end_offset"), "missing required field `end_offset`"),
         (lambda raw: raw.update(path="/etc/passwd"), "unknown field `path`"),

@@ -105,7 +105,7 @@ async def test_a_plan_of_another_release_is_refused_and_its_lease_given_up() -> 
     broker = Broker()
     broker.plan["format"] = 99
     async with HeldLeases(broker) as leases:
-        with pytest.raises(CallFailed, match="has format 99, this release reads format 3; use the"):
+        with pytest.raises(CallFailed, match="has format 99, this release reads format 4; use the"):
             await leases.take("orders", 0)
         assert broker.asked == ["lease", "DELETE"]
 

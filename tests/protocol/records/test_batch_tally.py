@@ -74,6 +74,7 @@ class Plain:
     position: int = 0
     end_offset: int = 0
     record_count: int = 0
+    control_count: int = 0
     max_timestamp: int = -1
     offset_of_max_timestamp: int = -1
     bytes_since_entry: int = 0
@@ -115,6 +116,7 @@ class Plain:
             self.position += each.size_bytes
             self.end_offset = each.next_offset
             self.record_count += each.record_count
+            self.control_count += each.record_count if each.attributes & CONTROL else 0
         return scan.stop
 
     def _transact(self, batch: ScannedBatch, payload: bytes) -> None:
@@ -174,8 +176,8 @@ def replayed(batches: list[ProducerBatch]) -> ProducerStates:
 
 def assert_same(tally: BatchTally, plain: Plain) -> None:
     for name in (
-        "position", "end_offset", "record_count", "max_timestamp", "offset_of_max_timestamp",
-        "bytes_since_entry", "epochs",
+        "position", "end_offset", "record_count", "control_count", "max_timestamp",
+        "offset_of_max_timestamp", "bytes_since_entry", "epochs",
     ):  # fmt: skip
         assert getattr(tally, name) == getattr(plain, name), name
     assert entries_of(tally) == (plain.entries, plain.times)

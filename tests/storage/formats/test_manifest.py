@@ -25,10 +25,12 @@ from storage.formats.manifest import encode as encode_manifest
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
+NARROW = ("flags", "control_count")
 ROWS = st.builds(
     SegmentRow,
-    **{name: INT64 for name in SegmentRow.__dataclass_fields__ if name != "flags"},
+    **{name: INT64 for name in SegmentRow.__dataclass_fields__ if name not in NARROW},
     flags=st.integers(0, 3),
+    control_count=st.integers(-1, (1 << 31) - 2),
 )
 MANIFESTS = st.builds(
     Manifest,
@@ -121,6 +123,15 @@ def test_any_flipped_bit_and_any_cut_is_damage() -> None:
             decode_manifest(bytes(flipped), "m")
         with pytest.raises(DamagedFile):
             decode_manifest(data[:position], "m")
+
+
+def test_records_of_control_batches_are_stored_plus_one() -> None:
+    """The zero of an earlier release says that they were not counted."""
+    known = replace(EXAMPLE, segments=(replace(EXAMPLE.segments[0], control_count=5),))
+    data = encode_manifest(known)
+    assert data[92:100] == struct.pack(">ii", 1, 6)
+    assert decode_manifest(data, "m") == known
+    assert decode_manifest(encode_manifest(EXAMPLE), "m").segments[0].control_count == -1
 
 
 COUNTED = replace(

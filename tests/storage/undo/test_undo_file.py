@@ -23,10 +23,12 @@ from storage.undo.undo_file import (
 )
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+NARROW = ("flags", "control_count")
 ROWS = st.builds(
     SegmentRow,
-    **{name: INT64 for name in SegmentRow.__dataclass_fields__ if name != "flags"},
+    **{name: INT64 for name in SegmentRow.__dataclass_fields__ if name not in NARROW},
     flags=st.integers(0, 3),
+    control_count=st.integers(-1, (1 << 31) - 2),
 )
 SOME_ROWS = st.lists(ROWS, max_size=3).map(tuple)
 KEPT = st.builds(

@@ -1,0 +1,1 @@
+"""Counts of the records that a segment or a log really has."""
