@@ -60,6 +60,16 @@ OFFSET_LAG = Metric.gauge(
 TOPIC_OFFSET_LAG = Metric.gauge(
     "kompakt_topic_clean_offset_lag", "Clean offset lag, summed over a topic's partitions.", "topic"
 )
+RECORDS = Metric.gauge(
+    "kompakt_log_records",
+    "Records of a compacted partition, without markers of transactions; estimated if the log starts"
+    " within a segment that a pass has rewritten.",
+    "topic",
+    "partition",
+)
+TOPIC_RECORDS = Metric.gauge(
+    "kompakt_topic_records", "Records of a compacted topic, summed over its partitions.", "topic"
+)
 OVERDUE = Metric.gauge(
     "kompakt_log_overdue_seconds",
     "Time by which the oldest dirty record has outlived max.compaction.lag.ms.",

@@ -14,7 +14,7 @@ GROUP_OFFSET = Metric.gauge(
 )
 GROUP_LAG = Metric.gauge(
     "kafka_consumergroup_lag",
-    "Records between a group's committed offset and the high watermark.",
+    "Offsets between a group's committed offset and the high watermark.",
     "consumergroup",
     "topic",
     "partition",
@@ -28,6 +28,20 @@ GROUP_OFFSET_SUM = Metric.gauge(
 GROUP_LAG_SUM = Metric.gauge(
     "kafka_consumergroup_lag_sum",
     "A group's lag, summed over a topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_RECORD_LAG = Metric.gauge(
+    "kompakt_group_record_lag",
+    "Records that are really between a group's committed offset and the high watermark; estimated"
+    " within a segment that a pass has rewritten, and 0 at the end.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_RECORD_LAG_SUM = Metric.gauge(
+    "kompakt_group_record_lag_sum",
+    "A group's lag in records, summed over a topic's partitions.",
     "consumergroup",
     "topic",
 )

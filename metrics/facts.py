@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Backlog(Protocol):
@@ -54,6 +54,8 @@ class PartitionFacts:
     """The bytes that a pass would free; None if its keys were not counted."""
     reclaimable_error_bytes: int | None = None
     """The standard error of that."""
+    records: int | None = None
+    """About how many records it has; None if the topic is not compacted."""
     kept_bytes: int = 0
     """The bytes of replaced segments that are kept for undos of passes."""
     is_internal: bool = False
@@ -65,14 +67,23 @@ class PartitionFacts:
         return self.is_internal and self.log_end_offset == 0
 
 
+class GroupOffset(NamedTuple):
+    """A group's committed offset for a partition."""
+
+    partition: int
+    offset: int
+    lag: int | None
+    """Offsets to the high watermark; None if the partition is not served."""
+    record_lag: int | None = None
+    """About how many records they have; None as `lag`."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupTopicFacts:
     """A group's committed offsets for one topic."""
 
     topic: str
-    offsets: list[tuple[int, int, int | None]]
-    """Partition, offset, and the lag behind the high watermark; the lag is None if the partition is
-    not served."""
+    offsets: Sequence[GroupOffset]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from metrics.families import gauge
 UNKNOWN_LAG = -1
 """The lag for a partition that is not served; less than any lag."""
 
-_Offset: TypeAlias = tuple[int, int, str, str, int]
-"""Lag, offset, group, topic, partition."""
+_Offset: TypeAlias = tuple[int, int, str, str, int, int]
+"""Lag, offset, group, topic, partition, lag in records."""
 
-_Topic: TypeAlias = tuple[int, int, str, str]
-"""Sums of lags and offsets, group, topic."""
+_Topic: TypeAlias = tuple[int, int, str, str, int]
+"""Sums of lags and offsets, group, topic, sum of lags in records."""
 
 
 @dataclass(slots=True)
@@ -48,15 +48,16 @@ class _Totals:
         self.members.append((group.members_count, group.group_id))
         for topic in group.topics:
             self.offsets_count += len(topic.offsets)
-            lag = sum(lag for _, _, lag in topic.offsets if lag is not None)
-            offset = sum(offset for _, offset, _ in topic.offsets)
-            self.topics.append((lag, offset, group.group_id, topic.topic))
+            lag = sum(each.lag or 0 for each in topic.offsets)
+            offset = sum(each.offset for each in topic.offsets)
+            records = sum(each.record_lag or 0 for each in topic.offsets)
+            self.topics.append((lag, offset, group.group_id, topic.topic, records))
             self._add_laggards(group.group_id, topic)
 
     def _add_laggards(self, group_id: str, topic: GroupTopicFacts) -> None:
-        for partition, offset, lag in topic.offsets:
+        for partition, offset, lag, record_lag in topic.offsets:
             known = UNKNOWN_LAG if lag is None else lag
-            entry = (known, offset, group_id, topic.topic, partition)
+            entry = (known, offset, group_id, topic.topic, partition, record_lag or 0)
             if len(self.laggards) < self.listed_max:
                 heapq.heappush(self.laggards, entry)
             elif self.laggards and known > self.laggards[0][0]:
@@ -78,23 +79,29 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
     listed = sorted(totals.laggards, reverse=True)
     yield gauge(
         coordinator_names.GROUP_OFFSET,
-        [((group, topic, str(part)), offset) for _, offset, group, topic, part in listed],
+        [((group, topic, str(part)), offset) for _, offset, group, topic, part, _ in listed],
     )
+    served = [each for each in listed if each[0] != UNKNOWN_LAG]
     yield gauge(
         coordinator_names.GROUP_LAG,
-        [
-            ((group, topic, str(part)), lag)
-            for lag, _, group, topic, part in listed
-            if lag != UNKNOWN_LAG
-        ],
+        [((group, topic, str(part)), lag) for lag, _, group, topic, part, _ in served],
+    )
+    yield gauge(
+        coordinator_names.GROUP_RECORD_LAG,
+        [((group, topic, str(part)), records) for *_, group, topic, part, records in served],
     )
     topics = heapq.nlargest(listed_max, totals.topics)
     yield gauge(
         coordinator_names.GROUP_OFFSET_SUM,
-        [((group, topic), offset) for _, offset, group, topic in topics],
+        [((group, topic), offset) for _, offset, group, topic, _ in topics],
     )
     yield gauge(
-        coordinator_names.GROUP_LAG_SUM, [((group, topic), lag) for lag, _, group, topic in topics]
+        coordinator_names.GROUP_LAG_SUM,
+        [((group, topic), lag) for lag, _, group, topic, _ in topics],
+    )
+    yield gauge(
+        coordinator_names.GROUP_RECORD_LAG_SUM,
+        [((group, topic), records) for *_, group, topic, records in topics],
     )
 
 

@@ -103,6 +103,12 @@ COLUMNS = (
         lambda each: each.backlog.offset_lag,
     ),
     Column(
+        cleaner_names.RECORDS,
+        cleaner_names.TOPIC_RECORDS,
+        sum,
+        lambda each: each.facts.records,
+    ),
+    Column(
         cleaner_names.OVERDUE,
         cleaner_names.TOPIC_OVERDUE,
         max,

@@ -39,6 +39,7 @@ from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.keys.key_routes import KeyRoutes
+from server.live_records.record_routes import RecordRoutes, Served
 from server.lookup.change_routes import ChangeRoutes
 from server.lookup.configured_registry import value_decoding_of
 from server.lookup.key_lookups import KeyLookups
@@ -48,6 +49,7 @@ from server.net.listener import ListenError
 from server.runtime.release import release
 from server.snapshots.snapshot_routes import SnapshotRoutes
 from server.topics.topic import INTERNAL_TOPICS
+from storage.counts.log_counts import estimated_between
 from storage.threads import any_thread
 
 LOGS_PER_YIELD = 50
@@ -120,6 +122,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         encoding=broker.executors.key_lookups,
         decoding=broker.decoding,
     )
+    records = RecordRoutes(
+        partial(served_of, broker), broker.turns, counting=broker.executors.record_counts
+    )
     followers = FollowerRoutes(
         lambda: metadata_of(broker), broker.followers, partial(end_of, broker)
     )
@@ -145,6 +150,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
             *keys.routes(),
             *lookups.routes(),
             *changes.routes(),
+            *records.routes(),
             *followers.routes(),
             *snapshots.routes(),
             *links.routes(),
@@ -182,6 +188,15 @@ def compaction_of(broker: Broker) -> Compaction | str:
     if not broker.config.cleans:
         return "the cleaner is off: log.cleaner.enable=false"
     return broker.compaction or why_not(broker)
+
+
+def served_of(broker: Broker) -> Served | str:
+    """Returns whose records are counted, or a sentence that says why there are none."""
+    if not broker.has_storage:
+        return why_not(broker)
+    return Served(
+        broker.topics, broker.readable_topics, broker.groups.table, broker.node.cluster_id
+    )
 
 
 def metadata_of(broker: Broker) -> Leading | str:
@@ -384,5 +399,10 @@ def _facts_of(
         overdue_ms=0 if backlog is None else backlog.overdue_ms(now_ms),
         reclaimable_bytes=None if reclaimable is None else reclaimable.bytes,
         reclaimable_error_bytes=None if reclaimable is None else reclaimable.bytes_error,
+        records=None if backlog is None else _records_of(log),
         kept_bytes=log.kept_bytes,
     )
+
+
+def _records_of(log: PartitionLog) -> int:
+    return estimated_between(log.segments, log.log_start_offset, log.high_watermark)

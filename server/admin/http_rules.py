@@ -6,8 +6,8 @@
 
 Reading about cleaning, snapshots, followers or links needs Describe on the cluster; changing them
 Alter; exchanging a log's segments ClusterAction. What tells about keys needs Read on the topic too, and
-what erases them Write. The last values of keys need Read on the topic alone. A route without an entry is
-refused.
+what erases them Write. The last values of keys need Read on the topic alone, counts of its records
+Describe. A route without an entry is refused.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ KEYS_BATCH = "/v1/topics/{topic}/keys:batch"
 CHANGES = "/v1/topics/{topic}/changes"
 SNAPSHOTS = "/v1/snapshots"
 SNAPSHOT = SNAPSHOTS + "/{snapshot}"
+TOPIC_RECORDS = "/v1/topics/{topic}/records"
+PARTITION_RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"
+GROUP_LAG = "/v1/groups/{group}/lag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ DESCRIBE = HttpRule((Permission(Operation.DESCRIBE),))
 METRICS = HttpRule(DESCRIBE.permissions, is_metrics=True)
 READ = HttpRule((*DESCRIBE.permissions, Permission(Operation.READ, ResourceType.TOPIC)))
 GET_VALUES = HttpRule((Permission(Operation.READ, ResourceType.TOPIC),), hides_topic=True)
+COUNT_RECORDS = HttpRule((Permission(Operation.DESCRIBE, ResourceType.TOPIC),), hides_topic=True)
 ALTER = HttpRule((Permission(Operation.ALTER),), is_audited=True)
 ERASING = HttpRule(
     (*ALTER.permissions, Permission(Operation.WRITE, ResourceType.TOPIC)), is_audited=True
@@ -135,6 +139,9 @@ HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
     ("POST", SNAPSHOTS): ALTER,
     ("GET", SNAPSHOT): DESCRIBE,
     ("DELETE", SNAPSHOT): ALTER,
+    ("GET", TOPIC_RECORDS): COUNT_RECORDS,
+    ("GET", PARTITION_RECORDS): COUNT_RECORDS,
+    ("GET", GROUP_LAG): DESCRIBE,
     ("POST", LEASE): EXCHANGE,
     ("POST", LEASE + "/{lease}/renew"): RENEW,
     ("POST", LEASE + "/{lease}/commit"): EXCHANGE,

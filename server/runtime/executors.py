@@ -52,8 +52,8 @@ class Executors:
 
     __slots__ = (
         "administration", "assigning", "authentication", "checkpoints", "decoding", "issuers",
-        "key_lookups", "ledger_verification", "ledgers", "loading", "lookups", "registry", "removals",
-        "scrapes", "snapshots", "upkeep", "validation", "verification",
+        "key_lookups", "ledger_verification", "ledgers", "loading", "lookups", "record_counts",
+        "registry", "removals", "scrapes", "snapshots", "upkeep", "validation", "verification",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -78,6 +78,8 @@ class Executors:
         """Fetches schemas from a registry, which may be slow or down."""
         self.decoding = Executor("decoding", threads=1)
         """Has values decoded by the decoding process, which takes one at a time."""
+        self.record_counts = Executor("record_counts", threads=1)
+        """Counts the records of logs, over the headers of their batches."""
         self.ledgers = Executor("ledgers", threads=1)
         """Reads the ledgers of cleaning passes."""
         self.ledger_verification = Executor("ledger_verification", threads=1)

@@ -10,6 +10,7 @@ from metrics.client_names import QUOTA_USES
 from metrics.facts import (
     ErasureFacts,
     GroupFacts,
+    GroupOffset,
     GroupTopicFacts,
     QuotaFacts,
     TransactionFacts,
@@ -115,6 +116,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
                 backlog=Waiting(horizon_ms=1, tombstones_due_ms=1),
                 reclaimable_bytes=1,
                 reclaimable_error_bytes=1,
+                records=1,
             )
         ],
         groups=[
@@ -123,7 +125,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
                 state="Stable",
                 members_count=1,
                 protocol="consumer",
-                topics=[GroupTopicFacts("c", [(0, 1, 2)])],
+                topics=[GroupTopicFacts("c", [GroupOffset(0, 1, 2)])],
             )
         ],
         transactions=TransactionFacts(ids_by_state={"Empty": 1}, ended_by_outcome={"abort": 1}),

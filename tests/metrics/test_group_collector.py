@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.facts import GroupFacts, GroupTopicFacts
+from metrics.facts import GroupFacts, GroupOffset, GroupTopicFacts
 from tests.harness.scraped_world import ScrapedWorld
 
 MANAGER = "kafka_coordinator_group_groupmetadatamanager"
@@ -10,19 +10,21 @@ MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 
 def group(
     group_id: str,
-    *offsets: tuple[int, int, int | None],
+    *offsets: tuple[int, int, int | None] | tuple[int, int, int | None, int | None],
     state: str = "Stable",
     members: int = 1,
     protocol: str = "classic",
 ) -> GroupFacts:
-    topics = [GroupTopicFacts("orders", list(offsets))] if offsets else []
+    topics = (
+        [GroupTopicFacts("orders", [GroupOffset(*each) for each in offsets])] if offsets else []
+    )
     return GroupFacts(
         group_id=group_id, state=state, members_count=members, protocol=protocol, topics=topics
     )
 
 
 def test_a_group_shows_its_offsets_its_lag_and_its_members() -> None:
-    world = ScrapedWorld(groups=[group("g", (0, 30, 10), (1, 5, 0), (2, 9, None), members=3)])
+    world = ScrapedWorld(groups=[group("g", (0, 30, 10, 4), (1, 5, 0, 0), (2, 9, None), members=3)])
 
     samples = world.samples()
 
@@ -33,6 +35,10 @@ def test_a_group_shows_its_offsets_its_lag_and_its_members() -> None:
     assert ("kafka_consumergroup_lag", "orders", "2", "g") not in samples
     assert samples["kafka_consumergroup_current_offset_sum", "orders", "g"] == 44
     assert samples["kafka_consumergroup_lag_sum", "orders", "g"] == 10
+    assert samples["kompakt_group_record_lag", "orders", "0", "g"] == 4
+    assert samples["kompakt_group_record_lag", "orders", "1", "g"] == 0
+    assert ("kompakt_group_record_lag", "orders", "2", "g") not in samples
+    assert samples["kompakt_group_record_lag_sum", "orders", "g"] == 4
     assert samples["kafka_consumergroup_members", "g"] == 3
 
 
@@ -96,7 +102,10 @@ def test_no_number_of_groups_makes_a_scrape_large_and_those_that_lag_most_are_sh
     assert sorted(listed) == [
         ("orders", part, name) for part in ("0", "1") for name in ("g298", "g299")
     ]
-    sums = {key[2] for key in samples if key[0] == "kafka_consumergroup_lag_sum"}
+    records = [key[1:] for key in samples if key[0] == "kompakt_group_record_lag"]
+    assert sorted(records) == sorted(listed)
+    sums = {key[2] for key in samples if key[0] == "kompakt_group_record_lag_sum"}
+    assert sums == {key[2] for key in samples if key[0] == "kafka_consumergroup_lag_sum"}
     members = {key[1] for key in samples if key[0] == "kafka_consumergroup_members"}
     assert sums == members == {"g296", "g297", "g298", "g299"}
     assert samples[f"{MANAGER}_numoffsets",] == 600

@@ -42,7 +42,7 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
         key_sidecar_bytes=240,
         horizon_ms=1_700_000_000_500,
     )
-    compacted = partition("c", 1, clean_offset=7, backlog=backlog, overdue_ms=1500)
+    compacted = partition("c", 1, clean_offset=7, backlog=backlog, overdue_ms=1500, records=12)
 
     samples = ScrapedWorld(partitions=[partition("plain", 0), compacted]).samples()
 
@@ -52,6 +52,7 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
     assert samples["kompakt_log_dirty_ratio", "c", "1"] == 0.25
     assert samples["kompakt_log_clean_offset_lag", "c", "1"] == 35
     assert samples["kompakt_log_overdue_seconds", "c", "1"] == 1.5
+    assert samples["kompakt_log_records", "c", "1"] == samples["kompakt_topic_records", "c"] == 12
     assert samples["kompakt_log_tombstones", "c", "1"] == 4
     assert samples["kompakt_log_tombstone_bytes", "c", "1"] == 44
     assert samples["kompakt_topic_tombstone_bytes", "c"] == 44
@@ -203,6 +204,7 @@ def test_topics_are_bounded_as_partitions_are() -> None:
         topic = f"t{number}"
         backlog = Waiting(dirty_bytes=number, horizon_ms=number, tombstones_due_ms=number)
         estimate = {"reclaimable_bytes": number, "reclaimable_error_bytes": number}
+        estimate["records"] = number
         world.partitions.append(partition(topic, 0, backlog=backlog, **estimate))
         world.cleaner.pass_completed(Report(topic=topic, fenced_bytes=1))
         world.cleaner.quarantined(quarantined(topic, 0))

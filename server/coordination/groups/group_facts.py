@@ -10,12 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from metrics.facts import GroupFacts, GroupTopicFacts
+from metrics.facts import GroupFacts, GroupOffset, GroupTopicFacts
 from protocol.records.offset_commits import CommittedOffset
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from server.coordination.groups.group_entry import GroupEntry
 from server.coordination.groups.group_table import GroupTable
-from server.views.readable_topics import ReadableTopics
+from server.views.readable_topics import Readable, ReadableTopics
+from storage.counts.log_counts import estimated_between
+
+OFFSETS_PER_YIELD = 200
+"""After so many offsets the interpreter is offered to the event loop."""
 
 
 def group_facts(table: GroupTable, topics: ReadableTopics) -> Iterator[GroupFacts]:
@@ -40,15 +45,22 @@ def _topics(entry: GroupEntry, topics: ReadableTopics) -> Iterator[GroupTopicFac
 
 def _offsets(
     name: str, partitions: Mapping[int, CommittedOffset], topics: ReadableTopics
-) -> list[tuple[int, int, int | None]]:
+) -> list[GroupOffset]:
     topic = topics.get(name)
-    ends: dict[int, int] = {}
-    if topic is not None:
-        for number in range(len(topic.partitions)):
-            log = topic.partition(number)
-            if not isinstance(log, ErrorCode):
-                ends[number] = log.high_watermark
-    return [
-        (number, each.offset, max(ends[number] - each.offset, 0) if number in ends else None)
-        for number, each in dict(partitions).items()
-    ]
+    found: list[GroupOffset] = []
+    for count, (number, each) in enumerate(dict(partitions).items()):
+        if count % OFFSETS_PER_YIELD == OFFSETS_PER_YIELD - 1:
+            time.sleep(0)
+        found.append(_offset(topic, number, each.offset))
+    return found
+
+
+def _offset(topic: Readable | None, partition: int, offset: int) -> GroupOffset:
+    log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.partition(partition)
+    if isinstance(log, ErrorCode):
+        return GroupOffset(partition, offset, None)
+    end = log.high_watermark
+    if offset >= end:
+        return GroupOffset(partition, offset, 0, 0)
+    first = max(Offset(offset), log.log_start_offset)
+    return GroupOffset(partition, offset, end - offset, estimated_between(log.segments, first, end))

@@ -47,6 +47,7 @@ NAMES = {
     "erasure": "none",
     "snapshot": "none",
     "key": "none",
+    "group": "none",
 }
 HIDDEN = {"error": "there is no topic orders", "code": "unknown_topic"}
 ROUTES = pytest.mark.parametrize(("method", "path"), HTTP_RULES, ids=" ".join)

@@ -23,8 +23,8 @@ async def test_lag_is_what_stands_between_the_commit_and_the_high_watermark(tmp_
         assert (facts.group_id, facts.state, facts.members_count) == ("g", "Empty", 0)
         assert {topic.topic: topic.offsets for topic in facts.topics} == {
             # Nobody can be ahead of the log; of what is not served nothing is known.
-            "t": [(0, 4, 6), (1, 7, 0), (9, 1, None)],
-            "gone": [(0, 3, None)],
+            "t": [(0, 4, 6, 6), (1, 7, 0, 0), (9, 1, None, None)],
+            "gone": [(0, 3, None, None)],
         }
 
 
