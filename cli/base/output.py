@@ -76,6 +76,13 @@ def byte_bar(what: str, total: int, *, is_shown: bool = True) -> Iterator[Callab
         yield lambda count: bars.advance(task, count)
 
 
+def count_cell(count: int | None, *, is_exact: bool) -> str:
+    """Returns a count for a table: ~1,234 if it is estimated, - if it is not known."""
+    if count is None:
+        return "-"
+    return f"{count:,}" if is_exact else f"~{count:,}"
+
+
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Collection[str]
 ) -> None:

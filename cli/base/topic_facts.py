@@ -86,6 +86,12 @@ async def describe(
     return sorted(answer.topics, key=lambda topic: str(topic.name))
 
 
+async def cluster_id_of(client: BrokerClient) -> str | None:
+    """Returns the id of the broker's cluster."""
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+    return (await client.call(request, MetadataResponse)).cluster_id
+
+
 async def topic_names(client: BrokerClient) -> list[str]:
     """Returns the names of all topics, sorted."""
     return [str(topic.name) for topic in await describe(client, None)]

@@ -202,6 +202,11 @@ async def connected(
         yield CompactionClient(session, url, root)
 
 
+def other_cluster_text(url: str) -> str:
+    """Returns the clause that an answer is of no use, because it is about another cluster."""
+    return f"the broker at {url} is another cluster's; choose it with --url"
+
+
 def _answer(url: str, status: int, text: str, *, is_standby: bool) -> Json:
     try:
         answer = json.loads(text)

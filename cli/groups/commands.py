@@ -10,6 +10,7 @@ import typer
 from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, confirm, run
 from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from cli.compact.options import DEFAULT_URL, Url
 from cli.groups.complete import complete_group
 
 app = typer.Typer(
@@ -48,15 +49,19 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fals
 @app.command()
 @with_access
 def describe(
-    groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
+    groups: Groups,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
 ) -> None:
     """Show the committed offsets, the lag and the members of groups.
 
-    The lag counts offsets: a compacted topic may have fewer records to read.
+    The lag counts offsets. The record lag counts the records that are really there, which in a compacted
+    topic may be far fewer; this asks --url.
     """
     from cli.groups.show import show_groups
 
-    run(lambda: show_groups(bootstrap, groups, as_json=as_json))
+    run(lambda: show_groups(bootstrap, url, groups, as_json=as_json))
 
 
 @app.command(name="reset-offsets")

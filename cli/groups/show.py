@@ -9,9 +9,11 @@ import typer
 
 from cleaner.rules.text import count_text
 from cli.base.broker_client import connected
-from cli.base.output import print_json, print_table
+from cli.base.output import count_cell, print_json, print_table
+from cli.base.topic_facts import cluster_id_of
 from cli.groups.describe import Group, GroupMember, group_of
 from cli.groups.facts import Progress, list_groups, progress_of
+from cli.groups.record_lag import RecordLag, progress_text, record_lag_of
 
 NOTHING = "-"
 
@@ -42,21 +44,33 @@ async def show_list(bootstrap: str, *, as_json: bool) -> int:
     return 0
 
 
-async def show_groups(bootstrap: str, names: Sequence[str], *, as_json: bool) -> int:
+async def show_groups(bootstrap: str, url: str, names: Sequence[str], *, as_json: bool) -> int:
     """Print the offsets, the lag and the members of groups."""
     async with connected(bootstrap) as client:
         groups = [await group_of(client, name) for name in names]
         progress = [await progress_of(client, group) for group in groups]
+        cluster_id = await cluster_id_of(client)
+    lags = [
+        await record_lag_of(url, group.group_id, cluster_id)
+        if _has_committed(parts)
+        else RecordLag()
+        for group, parts in zip(groups, progress, strict=True)
+    ]
+    described = zip(groups, progress, lags, strict=True)
     if as_json:
-        described = [_json(*each) for each in zip(groups, progress, strict=True)]
-        print_json({"groups": described})
+        print_json({"groups": [_json(*each) for each in described]})
     else:
-        for group, parts in zip(groups, progress, strict=True):
-            _print_group(group, parts)
+        for each in described:
+            _print_group(*each)
     return 0
 
 
-def _json(group: Group, progress: Sequence[Progress]) -> Json:
+def _has_committed(progress: Sequence[Progress]) -> bool:
+    return any(each.committed is not None for each in progress)
+
+
+def _json(group: Group, progress: Sequence[Progress], records: RecordLag) -> Json:
+    is_known = records.error is None
     return {
         "group": group.group_id,
         "state": group.state,
@@ -64,6 +78,10 @@ def _json(group: Group, progress: Sequence[Progress]) -> Json:
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
         "lag": _total(progress),
+        "record_lag": records.lag if is_known else None,
+        "records": records.records if is_known else None,
+        "record_lag_is_exact": records.is_exact if is_known else None,
+        "record_lag_error": records.error,
         "partitions": [
             {
                 "topic": each.part[0],
@@ -72,11 +90,21 @@ def _json(group: Group, progress: Sequence[Progress]) -> Json:
                 "start_offset": each.start,
                 "end_offset": each.end,
                 "lag": each.lag,
+                **_record_json(each, records),
                 "member_id": None if each.member is None else each.member.member_id,
             }
             for each in progress
         ],
         "members": [_member_json(member) for member in group.members],
+    }
+
+
+def _record_json(each: Progress, records: RecordLag) -> Json:
+    found = records.parts.get(each.part)
+    return {
+        "record_lag": None if found is None else found.lag,
+        "records": None if found is None else found.records,
+        "record_lag_is_exact": None if found is None else found.is_exact,
     }
 
 
@@ -89,24 +117,32 @@ def _member_json(member: GroupMember) -> Json:
     }
 
 
-def _print_group(group: Group, progress: Sequence[Progress]) -> None:
+def _print_group(group: Group, progress: Sequence[Progress], records: RecordLag) -> None:
     members = count_text(len(group.members), "member")
     protocol = f", {group.protocol}" if group.protocol else ""
     typer.echo(f"{group.group_id}: {group.state}, {members}{protocol}, lag {_total(progress):,}")
     if progress:
-        titles = ("partition", "committed", "end offset", "lag", "member")
-        print_table(titles, list(map(_row, progress)), texts={"partition", "member"})
+        titles = ("partition", "committed", "end offset", "lag", "record lag", "member")
+        rows = [_row(each, records) for each in progress]
+        print_table(titles, rows, texts={"partition", "member"})
+    if records.error is not None:
+        typer.echo(f"record lag: {records.error}")
+    elif records.parts:
+        others = sum(each.part not in records.parts for each in progress if each.end != each.start)
+        typer.echo(progress_text(records, others=others))
     idle = _without_partitions(group)
     if idle:
         typer.echo(f"without a partition: {', '.join(map(_member_text, idle))}")
 
 
-def _row(each: Progress) -> tuple[str, ...]:
+def _row(each: Progress, records: RecordLag) -> tuple[str, ...]:
+    found = records.parts.get(each.part)
     return (
         f"{each.part[0]}-{each.part[1]}",
         _number(each.committed),
         _number(each.end),
-        NOTHING if each.lag is None else f"{each.lag:,}",
+        count_cell(each.lag, is_exact=True),
+        NOTHING if found is None else count_cell(found.lag, is_exact=found.is_exact),
         NOTHING if each.member is None else _member_text(each.member),
     )
 

@@ -49,7 +49,8 @@ def describe(
 ) -> None:
     """Show the partitions of topics with their start and end offsets, and the topics' settings.
 
-    For compacted topics, also how many tombstones still have to go, and when; this asks --url.
+    For compacted topics, also how many records they really have and the offset of the first, and how
+    many tombstones still have to go, and when; this asks --url.
     """
     from cli.topics.show import show_topics
 

@@ -9,7 +9,7 @@ import typer
 
 from cleaner.rules.text import size_text
 from cli.base.broker_client import BrokerClient, connected
-from cli.base.output import print_json, print_table
+from cli.base.output import count_cell, print_json, print_table
 from cli.base.topic_facts import (
     EARLIEST,
     LATEST,
@@ -23,7 +23,7 @@ from cli.base.topic_facts import (
     sizes_of,
 )
 from cli.compact.output import debt_text
-from cli.topics.tombstones import tombstones_of
+from cli.topics.counts import records_of, tombstones_of
 from protocol.messages.describe_configs import DescribeConfigsResult
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from protocol.wire.error_codes import ErrorCode
@@ -106,7 +106,7 @@ async def _policies(
 
 
 async def show_topics(bootstrap: str, url: str, names: Sequence[str], *, as_json: bool) -> int:
-    """Print the settings, the partitions and the tombstones of topics."""
+    """Print the settings and the partitions of topics; of compacted ones, also what is counted."""
     async with connected(bootstrap) as client:
         topics = await describe(client, names)
         configs = await configs_of(client, TOPIC_RESOURCE, [str(topic.name) for topic in topics])
@@ -122,13 +122,28 @@ async def show_topics(bootstrap: str, url: str, names: Sequence[str], *, as_json
         for topic, result in zip(topics, configs, strict=True)
     ]
     for topic in described:
-        topic["tombstones"] = await tombstones_of(url, topic) if _is_compacted(topic) else None
+        is_compacted = _is_compacted(topic)
+        topic["tombstones"] = await tombstones_of(url, topic) if is_compacted else None
+        _add_records(topic, await records_of(url, topic) if is_compacted else None)
     if as_json:
         print_json({"topics": described})
     else:
         for topic in described:
             _print_topic(topic)
     return 0
+
+
+def _add_records(topic: Json, counted: Json | None) -> None:
+    """Add the counts of records to a topic and to its partitions; null where they are not known."""
+    known = {each["partition"]: each for each in (counted or {}).get("partitions", ())}
+    for row in topic["partitions"]:
+        found = known.get(row["partition"], {})
+        row["first_live_offset"] = found.get("first_live_offset")
+        row["records"] = found.get("records")
+        row["records_are_exact"] = found.get("is_exact")
+    names = ("records", "is_exact", "error")
+    told = None if counted is None else {name: counted[name] for name in names if name in counted}
+    topic["records"] = told
 
 
 def _own_configs(result: DescribeConfigsResult) -> list[Json]:
@@ -150,11 +165,39 @@ def _print_topic(topic: Json) -> None:
         source = ConfigSource[config["source"]]
         where = "" if source == ConfigSource.DYNAMIC_TOPIC_CONFIG else f"  ({source.words})"
         typer.echo(f"  {config['name']}={config['value']}{where}")
-    titles = ("partition", "leader", "start offset", "end offset", "offsets", "size", "state")
-    print_table(titles, [_partition_row(row) for row in topic["partitions"]], texts={"state"})
+    if topic["records"] is None:
+        titles = ("partition", "leader", "start offset", "end offset", "offsets", "size", "state")
+        print_table(titles, [_partition_row(row) for row in topic["partitions"]], texts={"state"})
+    else:
+        _print_compacted(topic)
     owed = topic["tombstones"]
     if owed is not None:
         typer.echo(f"tombstones: {owed['error']}" if "error" in owed else debt_text(owed))
+
+
+def _print_compacted(topic: Json) -> None:
+    """Print the partitions with their records, under short titles."""
+    titles = (
+        "partition",
+        "leader",
+        "start",
+        "first live",
+        "end",
+        "offsets",
+        "records",
+        "size",
+        "state",
+    )
+    rows = []
+    for row in topic["partitions"]:
+        partition, leader, start, end, offsets, size, state = _partition_row(row)
+        first = row["first_live_offset"]
+        live = NOTHING if first is None else str(first)
+        records = count_cell(row["records"], is_exact=row["records_are_exact"])
+        rows.append((partition, leader, start, live, end, offsets, records, size, state))
+    print_table(titles, rows, texts={"state"})
+    if "error" in topic["records"]:
+        typer.echo(f"records: {topic['records']['error']}")
 
 
 def _is_compacted(topic: Json) -> bool:

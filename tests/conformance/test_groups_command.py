@@ -68,8 +68,8 @@ def test_a_group_is_listed_and_described_with_its_lag_and_members(kompakt: Typed
         )
         lines = kompakt.told("groups", "describe", "shown").splitlines()
         assert lines[0] == "shown: Stable, 1 member, range, lag 2"
-        assert lines[2].split() == ["orders-0", "3", "5", "2", "reader@127.0.0.1"]
-        assert lines[3].split() == ["orders-1", "-", "0", "-", "reader@127.0.0.1"]
+        assert lines[2].split() == ["orders-0", "3", "5", "2", "2", "reader@127.0.0.1"]
+        assert lines[3].split() == ["orders-1", "-", "0", "-", "-", "reader@127.0.0.1"]
         assert max(map(len, lines)) <= 80
         (described,) = kompakt.json("groups", "describe", "shown")["groups"]
         (member,) = described["members"]
@@ -86,7 +86,7 @@ def test_a_group_of_the_consumer_protocol_is_shown_like_any_other(kompakt: Typed
         )
         lines = kompakt.told("groups", "describe", "new").splitlines()
         assert lines[0] == "new: Stable, 1 member, uniform, lag 2"
-        assert lines[2].split() == ["orders-0", "3", "5", "2", "reader@127.0.0.1"]
+        assert lines[2].split() == ["orders-0", "3", "5", "2", "2", "reader@127.0.0.1"]
         typed = ["groups", "reset-offsets", "new", "--to-earliest", "--execute"]
         assert "new has 1 member: stop them first" in kompakt.refused(*typed)
 

@@ -36,7 +36,7 @@ def test_a_topic_is_created_listed_described_and_deleted(kompakt: TypedCommands)
     lines = kompakt.told("topics", "describe", "orders").splitlines()
     assert lines[0].startswith("orders  (id ")
     assert lines[1:3] == ["  cleanup.policy=compact", "  segment.ms=60000"]
-    assert lines[4].split() == ["0", "1", "0", "0", "0", "0", "B", "online"]
+    assert lines[4].split() == ["0", "1", "0", "-", "0", "0", "0", "0", "B", "online"]
     assert max(map(len, lines)) <= 80
 
     assert kompakt.told("topics", "delete", "orders", "--yes") == "deleted orders\n"
