@@ -23,6 +23,7 @@ from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from storage.snapshots.descriptor import SnapshotDescriptor
 from tests.harness.compacted_log import records_of
+from tests.harness.connection_server import until
 from tests.harness.log_transactions import committed_offsets
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.snapshot_on_disk import (
@@ -147,8 +148,9 @@ async def snapshots_under(
 async def until_grown(logs: Sequence[PartitionLog]) -> None:
     """Wait until each log has some more records that are stable."""
     least = [log.last_stable_offset + GROWTH for log in logs]
-    while any(log.last_stable_offset < each for log, each in zip(logs, least, strict=True)):  # noqa: ASYNC110 - they grow by themselves
-        await asyncio.sleep(0.01)
+    await until(
+        lambda: all(log.last_stable_offset >= each for log, each in zip(logs, least, strict=True))
+    )
 
 
 def check_transactions(logs: Logs) -> int:
