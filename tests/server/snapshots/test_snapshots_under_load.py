@@ -272,7 +272,9 @@ async def test_fault_that_takes_moments_late_is_found(
     link = Making._link_all
 
     async def slowly(self: Making, *args: object) -> object:
-        await asyncio.sleep(0.05)
+        ordered = self._sources.topics.get(ORDERED)
+        assert ordered is not None
+        await until_grown(ordered.logs())
         return await link(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LogAppender, "take_moment", from_the_snapshot_only)
