@@ -126,6 +126,7 @@ class BrokerCleaner:
             broker.files,
             self._counts,
             free_bytes_min=config.log_cleaner_disk_pressure_free_bytes,
+            pinned_bytes=lambda: broker.snapshots.facts().pinned_bytes if broker.snapshots else 0,
             tell=self._pool.short_of_space,
             upkeep=broker.executors.upkeep,
         )

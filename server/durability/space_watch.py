@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from cleaner.rules.text import size_text
 from metrics.cleaner_probe import CleanerCounts
 from server.runtime.executors import Executor
 from server.runtime.tasks import every, spawn
@@ -35,6 +36,7 @@ class SpaceWatch:
         "_directories",
         "_files",
         "_free_bytes_min",
+        "_pinned_bytes",
         "_short",
         "_task",
         "_tell",
@@ -48,15 +50,21 @@ class SpaceWatch:
         cleaner: CleanerCounts,
         *,
         free_bytes_min: int,
+        pinned_bytes: Callable[[], int],
         tell: Callable[[frozenset[str]], None],
         upkeep: Executor,
     ) -> None:
         """Start the task. It calls `tell` with the ids of the directories that have less than
-        `free_bytes_min` left, whenever they change."""
+        `free_bytes_min` left, whenever they change.
+
+        Args:
+            pinned_bytes: returns how many bytes of the disks only snapshots hold, which no pass frees.
+        """
         # Constant after construction
         self._directories = directories
         self._files = files
         self._cleaner = cleaner
+        self._pinned_bytes = pinned_bytes
         self._tell = tell
         self._upkeep = upkeep
         # State
@@ -99,7 +107,13 @@ class SpaceWatch:
         )
         if ids != self._short:
             paths = ", ".join(sorted(each.path for each in short)) or "no directory"
-            _log.warning("short of disk space: %s", paths)
+            pinned = self._pinned_bytes() if short else 0
+            hint = (
+                f"; snapshots hold {size_text(pinned)}: see 'kompakt snapshot list'"
+                if pinned
+                else ""
+            )
+            _log.warning("short of disk space: %s%s", paths, hint)
             self._short = ids
             self._tell(ids)
 

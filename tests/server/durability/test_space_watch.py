@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from metrics.facts import SnapshotFacts
 from server.config.changes import ConfigChange, Operation
 from server.durability import space_watch
+from server.snapshots.snapshots import Snapshots
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import serving_broker_on
 
@@ -47,6 +49,20 @@ async def test_a_directory_short_of_space_is_counted_until_it_has_some_again(
     said = [record.getMessage() for record in caplog.records if "space" in record.getMessage()]
     assert len(said) == 2
     assert str(tmp_path) in said[0]
+
+
+async def test_what_only_snapshots_hold_is_said_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FaultyFileSystem()
+    async with serving_broker_on(files, tmp_path, **CLEANS, **{BOUND: "1000000"}) as served:
+        pinned = SnapshotFacts(count=1, size_bytes=5_000_000, pinned_bytes=2_000_000)
+        monkeypatch.setattr(Snapshots, "facts", lambda _: pinned)
+        files.faults.space = 1
+        counts = served.broker.cleaner_counts
+        await until(lambda: counts.directories_short_of_space == 1)
+
+    assert "snapshots hold 2.0 MB: see 'kompakt snapshot list'" in caplog.text
 
 
 async def test_an_io_budget_holds_no_pass_back_where_the_disk_is_nearly_full(
