@@ -111,6 +111,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         lambda: broker.readable_topics.snapshots,
         KeyLookups(broker.key_tables, broker.turns),
         broker.fetch_waiters,
+        broker.turns,
         encoding=broker.executors.key_lookups,
         decoding=broker.decoding,
     )

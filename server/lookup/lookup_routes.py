@@ -36,7 +36,7 @@ from server.lookup.asked_topic import (
 from server.lookup.key_changes import KeyChanges
 from server.lookup.key_lookups import KeyLookups, LastRecords
 from server.lookup.key_tables import LookupEnded, TooManyKeys
-from server.lookup.lookup_json import Hit, Json, answer_json, etag_of, is_miss
+from server.lookup.lookup_json import Decodings, Hit, Json, answer_json, etag_of, is_miss
 from server.lookup.lookup_request import (
     STABLE_SECONDS,
     UTF_8,
@@ -49,6 +49,7 @@ from server.lookup.lookup_request import (
 from server.lookup.partitioner import partition_of
 from server.lookup.value_decoding import RequestDecoding, ValueDecoding
 from server.runtime.executors import Executor
+from server.runtime.turns import Turns
 from server.topics.topic import Topic
 from server.topics.topics import Topics
 from server.views.snapshot_topics import SnapshotTopics
@@ -60,6 +61,9 @@ ANSWER_BYTES_MAX = 4 << 20
 
 ANSWERS_MAX = 32
 """So many answers are made and sent at once; other requests wait for their turn."""
+
+ANSWERS_AT_ONCE = 10
+"""So many answers of a batch are made in one turn of the loop."""
 
 LOOP_BYTES_MAX = 64 << 10
 """Larger answers are encoded in a thread."""
@@ -76,6 +80,7 @@ class LookupRoutes:
         snapshots: Callable[[], SnapshotTopics],
         lookups: KeyLookups,
         waiters: FetchWaiters,
+        turns: Turns,
         *,
         encoding: Executor,
         decoding: ValueDecoding | None,
@@ -91,6 +96,7 @@ class LookupRoutes:
         self._snapshots = snapshots
         self._lookups = lookups
         self._waiters = waiters
+        self._turns = turns
         self._encoding = encoding
         self._decoding = decoding
         self._answering = asyncio.Semaphore(ANSWERS_MAX)
@@ -150,14 +156,30 @@ class LookupRoutes:
                 missing = decoding.missing_schemas(data)
                 if not missing:
                     decodings = await decoding.of(data)
-                    records = [
-                        answer_json(topic.name, key, hits, decodings)
-                        for key, hits in zip(batch.keys, found, strict=True)
-                    ]
+                    records = await self._answers(topic.name, batch.keys, found, decodings)
                     return await self._send(request, {"records": records})
                 # Nothing large waits outside.
                 found, data = [], []
             await decoding.fetch(missing)
+
+    async def _answers(
+        self,
+        topic: str,
+        keys: Sequence[bytes],
+        found: Sequence[Sequence[Hit]],
+        decodings: Decodings,
+    ) -> list[Json]:
+        """Returns the answers about keys, made in several turns of the loop."""
+        answers: list[Json] = []
+        while len(answers) < len(keys):
+            if answers:
+                await self._turns.next(is_new=False)
+            some = slice(len(answers), len(answers) + ANSWERS_AT_ONCE)
+            answers += [
+                answer_json(topic, key, hits, decodings)
+                for key, hits in zip(keys[some], found[some], strict=True)
+            ]
+        return answers
 
     async def _topic(self, name: str, snapshot: str | None) -> AskedTopic:
         """Returns the topic of a request. Raises CompactionRefused."""
