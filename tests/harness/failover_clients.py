@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -432,18 +433,41 @@ class Committer(Client):
             self._random.choice(self.groups()),
             self._random.randrange(1, self.bound + 1),
         )
-        with self._consumer_of(group) as consumer:
-            self.uncertain[group].add(offset)
-            self.ever[group].add(offset)
-            place = TopicPartition(self.topic, 0, offset)
-            consumer.commit(offsets=[place], asynchronous=False)
+        self.uncertain[group].add(offset)
+        self.ever[group].add(offset)
+        self._commit(group, TopicPartition(self.topic, 0, offset))
         self.committed[group] = offset
         self.uncertain[group].clear()
         return True
 
+    def _commit(self, group: str, place: TopicPartition) -> None:
+        """Commit an offset. The library's own synchronous commit may wait for ever where the
+        coordinator has moved.
+
+        Raises:
+            KafkaException: it failed, or is not done within PATIENCE_SECONDS.
+        """
+        errors: list[KafkaError | None] = []
+
+        def done(error: KafkaError | None, places: Sequence[TopicPartition]) -> None:
+            errors.append(error or next((each.error for each in places if each.error), None))
+
+        with self._consumer_of(group, done) as consumer:
+            consumer.commit(offsets=[place], asynchronous=True)
+            deadline_s = time.monotonic() + PATIENCE_SECONDS
+            while not errors:
+                consumer.poll(0.05)
+                if time.monotonic() > deadline_s:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if errors[0] is not None:
+            raise KafkaException(errors[0])
+
     @contextmanager
-    def _consumer_of(self, group: str) -> Iterator[Consumer]:
-        consumer = Consumer({**self._common, "group.id": group, "enable.auto.commit": False})
+    def _consumer_of(
+        self, group: str, on_commit: Callable[[KafkaError | None, Sequence[TopicPartition]], None]
+    ) -> Iterator[Consumer]:
+        own = {"group.id": group, "enable.auto.commit": False, "on_commit": on_commit}
+        consumer = Consumer({**self._common, **own})
         try:
             yield consumer
         finally:
