@@ -5,12 +5,11 @@ Source: Apache Kafka, Topic.java, Uuid.java.
 
 from __future__ import annotations
 
-import base64
 import re
 import uuid
 from collections.abc import Callable
 
-from storage.files.paths import topic_id_text
+from storage.files.paths import topic_id_of, topic_id_text
 
 NAME_LENGTH_MAX = 249
 INVALID = "Topic name is invalid"
@@ -51,4 +50,4 @@ def new_topic_id(random_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID
 
 def parse_id(text: str) -> uuid.UUID:
     """Returns the id in a text of `topic_id_text`. Raises ValueError."""
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    return topic_id_of(text)

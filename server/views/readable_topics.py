@@ -101,11 +101,13 @@ class ReadableTopics:
     def resource_of(self, name: str) -> str:
         """Returns the name by which ACLs decide: that of the topic of which a view or a snapshot is,
         otherwise the name itself."""
-        view = self.view(name)
-        if view is not None:
-            return view.source.name
-        kept = None if self._topics.get(name) is not None else self.snapshots.get(name)
-        return name if kept is None else kept.source_name
+        match self.get(name):
+            case LatestView(source=source):
+                return source.name
+            case SnapshotTopic(source_name=source_name):
+                return source_name
+            case _:
+                return name
 
     @any_thread
     def is_reserved(self, name: str) -> bool:
@@ -120,20 +122,19 @@ class ReadableTopics:
     def refusal(self, name: str) -> TopicRefused | None:
         """Returns why nothing of this name can be written, created or changed; None if it is neither a
         view nor a topic in a snapshot."""
-        view = self.view(name)
-        if view is not None:
-            source = view.source.name
-            return _read_only(
-                f"{name} is the view of the last values of {source}: it can only be read. Write to"
-                f" {source}."
-            )
-        kept = None if self._topics.get(name) is not None else self.snapshots.get(name)
-        if kept is None:
-            return None
-        return _read_only(
-            f"{name} is {kept.source_name} as it was in a snapshot: it can only be read. Drop the"
-            " snapshot with 'kompakt snapshot drop'."
-        )
+        match self.get(name):
+            case LatestView(source=source):
+                return _read_only(
+                    f"{name} is the view of the last values of {source.name}: it can only be read."
+                    f" Write to {source.name}."
+                )
+            case SnapshotTopic(source_name=source_name):
+                return _read_only(
+                    f"{name} is {source_name} as it was in a snapshot: it can only be read. Drop the"
+                    " snapshot with 'kompakt snapshot drop'."
+                )
+            case _:
+                return None
 
     @any_thread
     def names_of_views(self, topics: Iterable[str]) -> list[str]:

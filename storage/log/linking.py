@@ -17,11 +17,9 @@ from storage.files.errors import MissingFile, NoSpace, StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import (
     ABORTED_TRANSACTIONS,
-    KEYS,
     LOG,
     MANIFEST,
-    OFFSET_INDEX,
-    TIME_INDEX,
+    SEGMENT_KINDS,
     join,
     segment_file,
 )
@@ -30,8 +28,6 @@ from storage.log.replacement import LogParts
 from storage.segment.segment import Segment
 from storage.state.moment import LogMoment, MomentLost
 from storage.threads import any_thread
-
-KINDS = (LOG, OFFSET_INDEX, TIME_INDEX, KEYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +118,7 @@ def _first_undecided(moment: LogMoment) -> Offset:
 
 
 def _link_files(fs: FileSystem, segment: Segment, directory: str) -> None:
-    for kind in KINDS:
+    for kind in SEGMENT_KINDS:
         path = segment.path(kind)
         try:
             fs.link(path, join(directory, path.rpartition("/")[2]))
