@@ -14,8 +14,9 @@ import typer
 
 from cleaner.rules.text import count_text, duration_text, size_text
 from cli.backup.broker_snapshots import new_snapshot, path_of_snapshot
-from cli.backup.repository import absolute, names_in, partitions_of, size_of, storage_errors
+from cli.backup.repository import absolute, partitions_of, size_of, storage_errors
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from cli.base.options import names_in
 from cli.base.output import byte_bar, print_json
 from storage.backup.backup_store import BackupStore
 from storage.backup.files_to_copy import files_of_snapshot, read_descriptor

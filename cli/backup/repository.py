@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,11 +49,6 @@ def to_read(repository: Path) -> BackupStore:
 def to_write(repository: Path, fs: FileSystem | None = None) -> BackupStore:
     """Returns the repository in a directory, to change it. Raises StorageError if there is none."""
     return open_repository(fs or LocalFileSystem(), absolute(repository))
-
-
-def names_in(given: Sequence[str] | None) -> list[str] | None:
-    """Returns the topics that an option names, several with commas; None for all."""
-    return [name for each in given for name in each.split(",") if name] if given else None
 
 
 def ids_in(repository: Path | str) -> list[str]:

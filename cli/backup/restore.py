@@ -9,9 +9,10 @@ from pathlib import Path
 import typer
 
 from cleaner.rules.text import count_text, moment_text, size_text
-from cli.backup.repository import absolute, names_in, storage_errors, to_read
+from cli.backup.repository import absolute, storage_errors, to_read
 from cli.backup.restored_metadata import Entries, restored_entries, write_stores
 from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.base.options import names_in
 from cli.base.output import byte_bar, print_json
 from storage.backup.backup_store import BackupStore
 from storage.backup.read_backups import find_backup

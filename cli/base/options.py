@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,3 +98,8 @@ def parse_pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise CommandFailed(EXIT_USAGE, f"{option} {text}: write NAME=VALUE".lstrip())
     return name.strip(), value
+
+
+def names_in(given: Sequence[str] | None) -> list[str] | None:
+    """Returns the topics that an option names, several with commas; None for all."""
+    return [name for each in given for name in each.split(",") if name] if given else None

@@ -11,6 +11,7 @@ import typer
 
 from cleaner.rules.text import count_text, moment_text, size_text
 from cli.base.command_end import EXIT_FAILED, CommandFailed, complain, confirm
+from cli.base.options import names_in
 from cli.base.output import print_json, print_table
 from cli.compact.client import CallFailed, CompactionClient, Json, connected
 
@@ -30,8 +31,7 @@ async def create_snapshot(url: str, topics: Sequence[str], *, as_json: bool) -> 
     Args:
         topics: names, each alone or with others after commas; none for all topics.
     """
-    names = [name for text in topics for name in text.split(",") if name]
-    body = json.dumps({"topics": names or None})
+    body = json.dumps({"topics": names_in(topics) or None})
     async with connected(url, root=ROOT, seconds_max=SECONDS_MAX) as client:
         made = await client.call("POST", "", body=body)
     if as_json:

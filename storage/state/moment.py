@@ -1,7 +1,7 @@
 """Logs as they are at one moment, which a snapshot keeps.
 
     prepare  before the moment, one log after the other
-    begin    the moment: one assignment, whatever the number of logs
+    begin    the moment: one assignment, however many logs there are
     take     before the first append after the moment, or when the snapshot gets to the log: the active
              segment is rolled, and the producers are copied
     link     in a worker thread: `storage/log/linking.py`

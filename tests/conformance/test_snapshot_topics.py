@@ -1,4 +1,4 @@
-"""Unmodified clients read a topic in a snapshot to its end, whatever is written and cleaned since."""
+"""Unmodified clients read a topic in a snapshot to its end, also after later writes and cleaning."""
 
 from __future__ import annotations
 

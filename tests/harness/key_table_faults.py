@@ -38,7 +38,7 @@ def forget_what_is_outranked(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_passes_have_kept(patch: pytest.MonkeyPatch) -> None:
-    """What a pass has written counts as cleaned, whatever it has kept."""
+    """Everything a pass wrote counts as cleaned: nobody compares what it kept."""
 
     def compared(*_: Any, **__: Any) -> Iterator[None]:
         yield
