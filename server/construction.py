@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from cleaner.pacing.throttle import Throttle
@@ -152,6 +153,10 @@ def snapshots_of(broker: Broker, stores: MetadataStores) -> Snapshots:
     from server.snapshots.snapshots import Snapshots
     from storage.snapshots.snapshot_files import SnapshotFiles
 
+    async def forget_offsets(topics: AbstractSet[str]) -> None:
+        views = broker.readable_topics.names_of_views(topics)
+        await broker.offsets.expiry.topics_deleted({*topics, *views})
+
     metadata = broker.config.metadata_directory
     paths = [each.path for each in broker.directories]
     return Snapshots(
@@ -167,7 +172,7 @@ def snapshots_of(broker: Broker, stores: MetadataStores) -> Snapshots:
             turns=broker.turns,
         ),
         broker.readable_topics.snapshots,
-        broker.offsets.expiry.topics_deleted,
+        forget_offsets,
     )
 
 

@@ -276,11 +276,13 @@ class LatestFilter:
         start_offset: int,
         decompressed_bytes_max: int,
         codec_levels: tuple[int | None, ...] = ...,
+        with_tombstones: bool = True,
     ) -> None:
         """
         Args:
             start_offset: batches that end below it are skipped.
             codec_levels: of the batches that are compressed again, by codec; None: its own default.
+            with_tombstones: whether the last record of a deleted key is copied.
 
         Raises:
             ValueError: `start_offset` is negative.

@@ -21,6 +21,7 @@ cdef struct Probed:
 cdef class LatestFilter:
     # Constant after construction
     cdef OffsetMap offset_map
+    cdef bint with_tombstones
     # State
     cdef readonly int64_t next_offset
     # Of one feed, reused
@@ -40,10 +41,12 @@ cdef class LatestFilter:
         int64_t start_offset,
         int64_t decompressed_bytes_max,
         tuple codec_levels=(None,) * 5,
+        bint with_tombstones=True,
     ):
         if start_offset < 0:
             raise ValueError(f"start offset {start_offset} is negative")
         self.offset_map = offset_map
+        self.with_tombstones = with_tombstones
         self.next_offset = start_offset
         self.records = Records(decompressed_bytes_max)
         self.writer = BatchWriter(codec=-1, levels=codec_levels)
@@ -193,7 +196,7 @@ cdef class LatestFilter:
         self.window_count = 0
         for i in range(header.record_count):
             next_record(self.records, &at, i, &last_delta, header, position, &record)
-            if record.key_size < 0:
+            if record.key_size < 0 or (record.value_size < 0 and not self.with_tombstones):
                 continue
             if self.window_count == WINDOW:
                 self.judge_window()

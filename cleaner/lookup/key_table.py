@@ -178,6 +178,7 @@ class KeyTable:
         *,
         decompressed_bytes_max: int,
         codec_levels: tuple[int | None, ...],
+        with_tombstones: bool,
     ) -> LatestFilter:
         """Returns a filter that copies the last records from an offset on. Do not extend the table
         while it is used."""
@@ -186,6 +187,7 @@ class KeyTable:
             start_offset=start_offset,
             decompressed_bytes_max=decompressed_bytes_max,
             codec_levels=codec_levels,
+            with_tombstones=with_tombstones,
         )
 
     def extend(self, view: TableView, meter: PassMeter) -> None:

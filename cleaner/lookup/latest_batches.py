@@ -51,12 +51,14 @@ def latest_batches(
     *,
     bytes_max: int,
     whole_first_batch: bool,
+    with_tombstones: bool,
     decompressed_bytes_max: int,
 ) -> LatestBatches:
     """Returns the last records from an offset on, up to the table's end. For a worker thread.
 
     Args:
         bytes_max: of batches; with `whole_first_batch` the first one may be larger (KIP-74).
+        with_tombstones: whether deleted keys are among them.
 
     Raises:
         OutdatedTable: see there.
@@ -70,6 +72,7 @@ def latest_batches(
             offset,
             decompressed_bytes_max=decompressed_bytes_max,
             codec_levels=log.config.codec_levels,
+            with_tombstones=with_tombstones,
         ),
         end_offset=table.end_offset,
         bytes_max=bytes_max,

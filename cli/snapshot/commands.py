@@ -8,6 +8,7 @@ import typer
 
 from cli.base.access import with_access
 from cli.base.command_end import end, run
+from cli.base.moments import EXAMPLES
 from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from cli.compact.options import DEFAULT_URL, Url
 
@@ -47,6 +48,14 @@ def create(
             " all topics.",
         ),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help=f"As they were at an earlier time, unless cleaning has removed it: {EXAMPLES}. Then"
+            " without offsets and transactions.",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +66,7 @@ def create(
     """
     from cli.snapshot.snapshots import create_snapshot
 
-    run(lambda: create_snapshot(url, topics or [], as_json=as_json))
+    run(lambda: create_snapshot(url, topics or [], at, as_json=as_json))
 
 
 @app.command("list")

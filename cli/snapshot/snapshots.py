@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import typer
 
 from cleaner.rules.text import count_text, moment_text, size_text
 from cli.base.command_end import EXIT_FAILED, CommandFailed, complain, confirm
+from cli.base.moments import parse_moment
 from cli.base.options import names_in
 from cli.base.output import print_json, print_table
 from cli.compact.client import CallFailed, CompactionClient, Json, connected
@@ -21,17 +23,20 @@ SECONDS_MAX = 24 * 3600.0
 COMPLETION_SECONDS_MAX = 2.0
 NOT_FOUND = 404
 
-TITLES = ("ID", "CREATED", "TOPICS", "PARTITIONS", "SIZE", "FREED IF DROPPED")
+TITLES = ("ID", "AS OF", "TOPICS", "PARTITIONS", "SIZE", "FREED IF DROPPED")
 PARTITION_TITLES = ("TOPIC", "PARTITION", "START", "END", "SIZE")
 
 
-async def create_snapshot(url: str, topics: Sequence[str], *, as_json: bool) -> int:
+async def create_snapshot(url: str, topics: Sequence[str], at: str | None, *, as_json: bool) -> int:
     """Let the broker make a snapshot, and print what was made. Returns the exit code.
 
     Args:
         topics: names, each alone or with others after commas; none for all topics.
+        at: an earlier time, as users type it; None for now.
     """
-    body = json.dumps({"topics": names_in(topics) or None})
+    now_ms = time.time_ns() // 1_000_000
+    at_ms = None if at is None else parse_moment("--at", at, now_ms=now_ms)
+    body = json.dumps({"topics": names_in(topics) or None, "at_ms": at_ms})
     async with connected(url, root=ROOT, seconds_max=SECONDS_MAX) as client:
         made = await client.call("POST", "", body=body)
     if as_json:
@@ -50,7 +55,7 @@ async def list_all(url: str, *, as_json: bool) -> int:
     if as_json:
         print_json(answer)
     elif snapshots:
-        print_table(TITLES, [_row(each) for each in snapshots], texts={"ID", "CREATED"})
+        print_table(TITLES, [_row(each) for each in snapshots], texts={"ID", "AS OF"})
         # A file in two snapshots is freed only if both are dropped.
         typer.echo(f"only snapshots hold {size_text(answer['pinned_bytes'])} of the disk")
         _complain_of(incomplete)
@@ -117,7 +122,8 @@ def _path(snapshot_id: str) -> str:
 def _contents(snapshot: Json) -> str:
     topics = count_text(len(snapshot["topics"]), "topic")
     partitions = count_text(snapshot["partitions_count"], "partition")
-    return f"{topics}, {partitions}, {size_text(snapshot['bytes'])}"
+    then = "" if snapshot["at_ms"] is None else f" as of {moment_text(snapshot['at_ms'])}"
+    return f"{topics}, {partitions}, {size_text(snapshot['bytes'])}{then}"
 
 
 def _row(snapshot: Json) -> list[str]:
@@ -126,7 +132,7 @@ def _row(snapshot: Json) -> list[str]:
         return [snapshot["id"], "not complete", "-", "-", "-", freed]
     return [
         snapshot["id"],
-        moment_text(snapshot["created_ms"]),
+        moment_text(snapshot["created_ms"] if snapshot["at_ms"] is None else snapshot["at_ms"]),
         f"{len(snapshot['topics']):,}",
         f"{snapshot['partitions_count']:,}",
         size_text(snapshot["bytes"]),

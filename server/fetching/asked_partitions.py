@@ -59,7 +59,7 @@ class AskedTopic:
         self.is_view = False
         """Whether it is the view of a topic's last values."""
         self.is_in_snapshot = False
-        """Whether it is a topic in a snapshot."""
+        """Whether it is a topic in a snapshot, or the view of one."""
 
     def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
         """Returns the topic's part of the answer."""

@@ -62,8 +62,7 @@ from server.handlers.shared.partition_reads import PARTITIONS_PER_TURN, Partitio
 from server.handlers.shared.topic_ids import name_of_topic
 from server.request_context import RequestContext
 from server.security.acls import Operation, ResourceType
-from server.views.latest_view import LatestView
-from server.views.snapshot_topic import SnapshotTopic
+from server.views.latest_view import LatestView, is_in_snapshot
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -235,7 +234,7 @@ def _look_up(topic: AskedTopic, context: RequestContext) -> None:
     topic.is_followed = _may_follow(topic.name, context)
     found = context.broker.readable_topics.get(topic.name)
     topic.is_view = isinstance(found, LatestView)
-    topic.is_in_snapshot = isinstance(found, SnapshotTopic)
+    topic.is_in_snapshot = is_in_snapshot(found)
     topic.may_read = not topic.name or topic.is_followed or _may_read(topic.name, context)
 
 

@@ -105,12 +105,14 @@ class ViewReads:
         bytes_max: int,
         whole_first_batch: bool,
         last_fetched_epoch: Epoch,
+        with_tombstones: bool = True,
     ) -> ViewRead | ErrorCode:
         """Returns the last values of a log from an offset on, or the error code for the client.
 
         Args:
             bytes_max: of batches; with `whole_first_batch` the first one may be larger (KIP-74). Without
                 it, 0 reads nothing.
+            with_tombstones: whether the last records of deleted keys are among them.
 
         Raises:
             UnreadableView: the log is damaged, has too many keys, or changes too fast.
@@ -123,16 +125,22 @@ class ViewReads:
         is_at_end = offset >= before.last_stable_offset
         if is_empty or is_at_end or before.diverging_epoch is not None:
             return ViewRead(read=before)
-        at_once = self._stored(
-            log, offset, before, bytes_max=bytes_max, whole_first_batch=whole_first_batch
-        )
-        if at_once is not None:
-            self.stored_total += 1
-            return ViewRead(read=at_once)
+        # As it is stored, a part of the log may have tombstones.
+        if with_tombstones:
+            at_once = self._stored(
+                log, offset, before, bytes_max=bytes_max, whole_first_batch=whole_first_batch
+            )
+            if at_once is not None:
+                self.stored_total += 1
+                return ViewRead(read=at_once)
         if self._made is not None and offset < log.clean_offset:
             self._made.follow_passes(log)
         found, seconds = await self._latest(
-            log, offset, bytes_max=bytes_max, whole_first_batch=whole_first_batch
+            log,
+            offset,
+            bytes_max=bytes_max,
+            whole_first_batch=whole_first_batch,
+            with_tombstones=with_tombstones,
         )
         self._filtered_total += 1
         self._scanned_bytes_total += found.scanned_bytes
@@ -198,7 +206,13 @@ class ViewReads:
         return replace(before, regions=(region,))
 
     async def _latest(
-        self, log: PartitionLog, offset: Offset, *, bytes_max: int, whole_first_batch: bool
+        self,
+        log: PartitionLog,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        whole_first_batch: bool,
+        with_tombstones: bool,
     ) -> tuple[LatestBatches, float]:
         tables = self._made = await self._tables()
         # Imported late, with the tables: not every broker needs them.
@@ -210,6 +224,7 @@ class ViewReads:
             offset,
             bytes_max=bytes_max,
             whole_first_batch=whole_first_batch,
+            with_tombstones=with_tombstones,
         )
         try:
             return await tables.use(log, work)
@@ -231,6 +246,7 @@ def _timed(
     *,
     bytes_max: int,
     whole_first_batch: bool,
+    with_tombstones: bool,
 ) -> tuple[LatestBatches, float]:
     """Returns the last values, and how many seconds that took."""
     from cleaner.lookup.latest_batches import latest_batches
@@ -242,6 +258,7 @@ def _timed(
         table,
         bytes_max=bytes_max,
         whole_first_batch=whole_first_batch,
+        with_tombstones=with_tombstones,
         decompressed_bytes_max=settings.decompressed_bytes_max,
     )
     return found, time.perf_counter() - began

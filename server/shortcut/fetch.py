@@ -32,7 +32,7 @@ from server.request_context import ANY_EPOCH
 from server.runtime.tasks import report_failure
 from server.shortcut.answer_template import MARKS, AnswerTemplate, Templates, encoded_answer
 from server.shortcut.existing_topic import existing_topic
-from server.views.latest_view import LatestView
+from server.views.latest_view import LatestView, is_in_snapshot
 from server.views.readable_topics import Readable
 from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
@@ -119,6 +119,8 @@ class FetchShortcut:
             return None
         template = self._template(request, topic)
         is_view = isinstance(topic, LatestView)
+        if is_view and is_in_snapshot(topic):
+            return None  # It is filtered in any case.
         read = self._read(request, log, is_view=is_view)
         if read is None:
             return None

@@ -1,4 +1,4 @@
-"""Makes one snapshot.
+"""Makes one snapshot, of now or of an earlier time.
 
     directories -> prepare each log -> the moment -> for each log: take it, link it -> complete
 
@@ -6,6 +6,10 @@ The moment is one assignment, so that all logs have the same one, and no request
 when every log of the topics is prepared that exist in that turn of the loop. What follows takes as long
 as the links, while clients continue: a log keeps what it was at the moment (`storage/state/moment.py`).
 A topic that is deleted meanwhile is left out, unless it was asked for by name.
+
+A snapshot of an earlier time is one of now, cut back before it is complete
+(`storage/snapshots/cut_at_time.py`). It has no topics of the coordinators, because nothing says what was
+committed then.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from cleaner.rules.text import count_text
 from server.metadata.node import Node
 from server.metadata.store import Entry
 from server.runtime.clock import Clock
@@ -27,11 +33,12 @@ from server.topics.keys import TOPICS
 from server.topics.stores import MetadataStores
 from server.topics.topic import OfflineLog, Topic
 from server.topics.topics import Topics
-from storage.files.errors import StorageError
+from storage.files.errors import CutRefused, StorageError
 from storage.files.paths import topic_directory, topic_id_text
 from storage.log.directory import LogDirectory
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
+from storage.snapshots.cut_at_time import cut_at_time, earliest_ms, obstacle
 from storage.snapshots.descriptor import (
     DirectoryInSnapshot,
     PartitionInSnapshot,
@@ -66,6 +73,16 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a snapshot is to have."""
+
+    names: Sequence[str] | None = None
+    """The topics; None for all."""
+    at_ms: int | None = None
+    """The earlier time as which they are kept; None for now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
     """What the loop has at the moment."""
 
@@ -79,19 +96,18 @@ class _Cut:
 class Making:
     """One snapshot that is being made."""
 
-    __slots__ = ("_is_stopping", "_moment", "_names", "_pace", "_prepared", "_sources")
+    __slots__ = ("_is_stopping", "_moment", "_pace", "_prepared", "_sources", "_wanted")
 
     def __init__(
-        self, sources: Sources, names: Sequence[str] | None, *, is_stopping: Callable[[], bool]
+        self, sources: Sources, wanted: Wanted, *, is_stopping: Callable[[], bool]
     ) -> None:
         """
         Args:
-            names: the topics to take; None for all.
             is_stopping: whether the broker is stopping.
         """
         # Constant after construction
         self._sources = sources
-        self._names = names
+        self._wanted = wanted
         self._is_stopping = is_stopping
         # State
         self._pace = Pace(sources.turns)
@@ -106,7 +122,9 @@ class Making:
                 the next start removes the rest.
         """
         # So that a refusal costs nothing.
-        await self._choose()
+        chosen = await self._choose()
+        if self._wanted.at_ms is not None:
+            await self._check_time(chosen, self._wanted.at_ms)
         snapshot_id = await self._begin()
         try:
             cut = await self._cut()
@@ -163,23 +181,42 @@ class Making:
         Raises:
             SnapshotRefused: one of them is unknown, or has a log that is out of service.
         """
-        everything = self._sources.topics.all()
-        if self._names is None:
-            chosen = everything
-        else:
-            names = set(self._names)
-            chosen = [each for each in everything if each.name in names or each.is_internal]
-            if missing := names.difference(each.name for each in chosen):
+        everything, asked = self._sources.topics.all(), self._wanted.names
+        has_internal = self._wanted.at_ms is None
+        names = {each.name for each in everything if not each.is_internal}
+        if asked is not None:
+            if missing := set(asked) - {each.name for each in everything}:
                 raise SnapshotRefused(404, f"there is no topic {min(missing)}")
+            names &= set(asked)
+        chosen = [
+            each for each in everything if each.name in names or (each.is_internal and has_internal)
+        ]
         async for topic in self._pace.paced(chosen):
             for log in topic.created_partitions:
-                if isinstance(log, OfflineLog) or log.offline_reason is not None:
+                if _is_out_of_service(log):
                     raise SnapshotRefused(
                         409,
                         f"{log.topic_partition} is out of service ({log.offline_reason}): name the"
                         " topics that the snapshot is of, without this one",
                     )
         return chosen
+
+    async def _check_time(self, topics: Sequence[Topic], at_ms: int) -> None:
+        """Raises SnapshotRefused if a log can no longer be had as it was then."""
+        if at_ms > self._sources.clock.now_ms():
+            raise SnapshotRefused(400, "the time lies in the future")
+        obstacles: list[str] = []
+        earliest = 0
+        logs = [log for topic in topics for log in topic.logs()]
+        for at in range(0, len(logs), LOGS_AT_A_TIME):
+            self._check_not_stopping()
+            found = await self._sources.thread.run(
+                _obstacles, logs[at : at + LOGS_AT_A_TIME], at_ms
+            )
+            obstacles += found.reasons
+            earliest = max(earliest, found.earliest_ms)
+        if obstacles:
+            raise SnapshotRefused(409, _refusal_of_time(obstacles, earliest))
 
     async def _prepare(self, topics: Sequence[Topic]) -> None:
         new: list[PartitionLog] = []
@@ -222,22 +259,37 @@ class Making:
         linked: dict[PartitionLog, LinkedLog] = {}
         for log in logs:
             try:
-                linked[log] = log.link_moment(self._directory_of(log, snapshot_id))
+                linked[log] = self._link_one(log, snapshot_id)
             except MomentLost:
                 if not log.is_retired:
                     raise
         return linked
 
     @any_thread
-    def _directory_of(self, log: PartitionLog, snapshot_id: str) -> str:
+    def _link_one(self, log: PartitionLog, snapshot_id: str) -> LinkedLog:
+        """Link a log, and cut it back if the snapshot is of an earlier time. Raises MomentLost."""
         (holder,) = [
-            each.path
+            each
             for each in self._sources.directories
             if each.directory_id == log.identity.directory_id
         ]
-        return self._sources.files.unfinished(holder, snapshot_id) + log.directory.removeprefix(
-            holder
-        )
+        unfinished = self._sources.files.unfinished(holder.path, snapshot_id)
+        path = unfinished + log.directory.removeprefix(holder.path)
+        linked = log.link_moment(path)
+        if self._wanted.at_ms is None:
+            return linked
+        copy = holder.open_snapshot_log(log.topic_partition, log.topic_id, log.config, path)
+        try:
+            cut = cut_at_time(copy, self._wanted.at_ms)
+            copy.close()
+        except CutRefused as refused:
+            # A pass has come in between. The next attempt says so.
+            raise MomentLost(
+                str(log.topic_partition), f"was compacted meanwhile: {refused}"
+            ) from refused
+        finally:
+            copy.retire()
+        return cut
 
     @any_thread
     def _finish(
@@ -250,6 +302,7 @@ class Making:
         descriptor = SnapshotDescriptor(
             id=snapshot_id,
             created_ms=cut.created_ms,
+            at_ms=self._wanted.at_ms,
             cluster_id=node.cluster_id,
             node_id=node.node_id,
             directories=self._described_directories(),
@@ -274,7 +327,7 @@ class Making:
         for topic in cut.topics:
             if TOPICS + topic.name in stored and all(log in linked for log in topic.logs()):
                 left.append(topic)
-            elif self._names is not None:
+            elif self._wanted.names is not None:
                 raise MomentLost(topic.name, "was deleted")
             else:
                 name = topic_directory(topic.name, topic.id)
@@ -291,6 +344,36 @@ class Making:
             )
             for each in self._sources.directories
         ]
+
+
+def _is_out_of_service(log: PartitionLog | OfflineLog) -> bool:
+    if isinstance(log, OfflineLog):
+        return True
+    # One whose topic was just deleted is not chosen again.
+    return log.offline_reason is not None and not log.is_retired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Obstacles:
+    """Why some logs cannot be had as they were at a time, and since when all of them can be."""
+
+    reasons: Sequence[str]
+    earliest_ms: int
+
+
+@any_thread
+def _obstacles(logs: Sequence[PartitionLog], at_ms: int) -> _Obstacles:
+    reasons = [reason for log in logs if (reason := obstacle(log, at_ms))]
+    return _Obstacles(reasons=reasons, earliest_ms=max(map(earliest_ms, logs), default=0))
+
+
+def _refusal_of_time(obstacles: Sequence[str], earliest: int) -> str:
+    others = len(obstacles) - 1
+    more = f" (and {count_text(others, 'more partition')})" if others else ""
+    since = datetime.fromtimestamp(earliest / 1000, UTC).isoformat(timespec="milliseconds")
+    return (
+        f"{obstacles[0]}{more}: ask for these topics as of {since} or later, or for others by name"
+    )
 
 
 def _described(topic: Topic, linked: dict[PartitionLog, LinkedLog]) -> TopicInSnapshot:

@@ -1,17 +1,18 @@
 """The HTTP routes of snapshots (docs/design/snapshots.md).
 
 GET    /v1/snapshots         200 {"pinned_bytes", "snapshots": [snapshot, ...]}, the oldest first
-POST   /v1/snapshots         201 snapshot, once it is durable; body: {"topics": [name, ...]}; without
-                             topics, or without a body, it is of all topics. 404, 409
+POST   /v1/snapshots         201 snapshot, once it is durable; body: {"topics": [name, ...],
+                             "at_ms": an earlier time}; without topics, or without a body, it is of all
+                             topics, without at_ms of now. 400, 404, 409
 GET    /v1/snapshots/<id>    200 snapshot with "partitions": [{"topic", "partition", "start_offset",
                              "end_offset", "bytes"}, ...]; 404
 DELETE /v1/snapshots/<id>    200 {}: its files are gone; 404
 
-A snapshot: {"id", "created_ms", "is_complete", "reason": why it is not, "path": of its descriptor,
-"topics": [name, ...], "partitions_count", "bytes": the size of its segments, "pinned_bytes": what is
-freed if it alone is dropped}. One that is not complete has only "id", "is_complete", "reason" and
-"pinned_bytes". The "pinned_bytes" of the list are those of files that only snapshots hold. Both were
-counted at most a minute ago, or longer if there are many files.
+A snapshot: {"id", "created_ms", "at_ms": the earlier time, null if it is of created_ms, "is_complete",
+"reason": why it is not, "path": of its descriptor, "topics": [name, ...], "partitions_count", "bytes":
+the size of its segments, "pinned_bytes": what is freed if it alone is dropped}. One that is not complete
+has only "id", "is_complete", "reason" and "pinned_bytes". The "pinned_bytes" of the list are those of
+files that only snapshots hold. Both were counted a minute ago at most; earlier if there are many files.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from server.admin.http_rules import SNAPSHOT, SNAPSHOTS
 from server.admin.large_answers import LargeAnswers
 from server.admin.refusals import CompactionRefused, serving
 from server.runtime.sliced_json import Json, Rows
+from server.snapshots.making import Wanted
 from server.snapshots.refusal import SnapshotRefused
 from server.snapshots.snapshots import Snapshots
 from storage.snapshots.descriptor import SnapshotDescriptor
 from storage.snapshots.snapshot_files import StoredSnapshot
+
+TIME_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 
 
 class SnapshotRoutes:
@@ -65,7 +70,7 @@ class SnapshotRoutes:
 
     async def _create(self, request: web.Request) -> web.Response:
         snapshots = serving(self._snapshots())
-        made = await snapshots.create(_topics_in(await request.read()))
+        made = await snapshots.create(_wanted_in(await request.read()))
         return await self._answers.of(_shown(snapshots, made), status=201)
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -84,15 +89,26 @@ class SnapshotRoutes:
         return web.json_response({})
 
 
-def _topics_in(body: bytes) -> list[str] | None:
-    """Returns the topics that a request names; None for all. Raises CompactionRefused."""
+def _wanted_in(body: bytes) -> Wanted:
+    """Returns what a request asks for. Raises CompactionRefused."""
     try:
         value: Any = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
         raise CompactionRefused(400, "send a JSON object, or nothing") from error
     if not isinstance(value, dict):
         raise CompactionRefused(400, "send a JSON object, or nothing")
-    topics = value.get("topics")
+    return Wanted(names=_topics_in(value.get("topics")), at_ms=_time_in(value.get("at_ms")))
+
+
+def _time_in(at_ms: Any) -> int | None:
+    if at_ms is None:
+        return None
+    if not isinstance(at_ms, int) or isinstance(at_ms, bool) or not 0 <= at_ms <= TIME_MAX:
+        raise CompactionRefused(400, "at_ms is a time in ms since 1970; leave it out for now")
+    return at_ms
+
+
+def _topics_in(topics: Any) -> list[str] | None:
     if topics is None:
         return None
     if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
@@ -110,6 +126,7 @@ def _shown(snapshots: Snapshots, found: StoredSnapshot) -> Json:
     return {
         "id": its.id,
         "created_ms": its.created_ms,
+        "at_ms": its.at_ms,
         "is_complete": True,
         "reason": "",
         "path": snapshots.descriptor_path(its.id),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from time import monotonic
 
 from metrics.facts import SnapshotFacts
 from server.runtime.tasks import every, spawn, to_its_end
-from server.snapshots.making import Making, Sources
+from server.snapshots.making import Making, Sources, Wanted
 from server.snapshots.refusal import SnapshotRefused
 from server.views.snapshot_topics import SnapshotTopics
 from storage.files.errors import LinksRefused, NoSpace, StorageError
@@ -175,11 +175,11 @@ class Snapshots:
         """Returns the absolute path of a snapshot's descriptor."""
         return str(Path(self._sources.files.descriptor_path(snapshot_id)).absolute())
 
-    async def create(self, names: Sequence[str] | None) -> StoredSnapshot:
-        """Make a snapshot of these topics, or of all. Continues if the caller is cancelled.
+    async def create(self, wanted: Wanted) -> StoredSnapshot:
+        """Make a snapshot. Continues if the caller is cancelled.
 
-        The topics of the coordinators are always part of it: so it has the groups' offsets and the open
-        transactions of the same moment.
+        The topics of the coordinators are part of every snapshot of now: so it has the groups' offsets
+        and the open transactions of the same moment.
 
         Raises:
             SnapshotRefused: with the reason; nothing is left of it.
@@ -188,14 +188,14 @@ class Snapshots:
             raise SnapshotRefused(409, "another snapshot is being made: ask again when it is done")
         self._is_idle.clear()
         try:
-            return await to_its_end(self._create(names))
+            return await to_its_end(self._create(wanted))
         finally:
             self._is_idle.set()
 
-    async def _create(self, names: Sequence[str] | None) -> StoredSnapshot:
+    async def _create(self, wanted: Wanted) -> StoredSnapshot:
         why = ""
         for _ in range(ATTEMPTS):
-            making = Making(self._sources, names, is_stopping=lambda: self._is_stopping)
+            making = Making(self._sources, wanted, is_stopping=lambda: self._is_stopping)
             try:
                 with _refusals():
                     made = await making.run()

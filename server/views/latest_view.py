@@ -1,5 +1,8 @@
 """The view of a topic's last values: a topic that can only be read, and is stored nowhere.
 
+A topic in a snapshot has one, too. It never changes, so no reader has to hear of a deletion, and the
+view has no tombstones.
+
 Its name is the topic's with a suffix, its partitions are the topic's own, and its id follows from the
 topic's. docs/design/views.md says what a reader gets.
 """
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 
 from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import OfflineLog, Topic
+from server.views.snapshot_topic import SnapshotTopic
 from storage.formats.log_config import LogConfig
 from storage.log.log import PartitionLog
 
@@ -24,7 +28,7 @@ class LatestView:
     """The view of one topic, as it is now. Immutable, like `Topic`."""
 
     name: str
-    source: Topic
+    source: Topic | SnapshotTopic
     """The topic whose last values it shows."""
 
     @property
@@ -55,6 +59,12 @@ def other_id(topic_id: uuid.UUID) -> uuid.UUID:
     return uuid.UUID(int=topic_id.int ^ _ID_MASK)
 
 
-def has_view(topic: Topic) -> bool:
+def has_view(topic: Topic | SnapshotTopic) -> bool:
     """Returns whether a topic keeps the last value of each key, for clients to read."""
     return topic.config.is_compacted and not topic.is_internal
+
+
+def is_in_snapshot(readable: Topic | LatestView | SnapshotTopic | None) -> bool:
+    """Returns whether something that clients can read is a topic in a snapshot, or the view of one."""
+    source = readable.source if isinstance(readable, LatestView) else readable
+    return isinstance(source, SnapshotTopic)

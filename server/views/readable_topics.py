@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from protocol.wire.error_codes import ErrorCode
 from server.topics.topic import Topic, TopicRefused
@@ -19,6 +20,8 @@ from server.views.snapshot_topics import SnapshotTopics
 from storage.threads import any_thread, loop_thread
 
 Readable = Topic | LatestView | SnapshotTopic
+
+_UNTIL_DROPPED = "it can only be read. Drop the snapshot with 'kompakt snapshot drop'."
 
 
 @loop_thread
@@ -52,25 +55,30 @@ class ReadableTopics:
 
     async def opened(self, readable: Readable) -> Readable:
         """Returns a topic as it can be read: opens the logs of one in a snapshot."""
-        if isinstance(readable, SnapshotTopic):
-            return await self.snapshots.opened(readable)
-        return readable
+        match readable:
+            case SnapshotTopic():
+                return await self.snapshots.opened(readable)
+            case LatestView(source=SnapshotTopic() as source):
+                return replace(readable, source=await self.snapshots.opened(source))
+            case _:
+                return readable
 
     def by_id(self, topic_id: uuid.UUID) -> Readable | None:
         topic = self._topics.by_id(topic_id)
         if topic is not None:
             return topic
-        source = self._topics.by_id(other_id(topic_id))
-        if source is not None:
-            return self._view_of(source)
-        return self.snapshots.by_id(topic_id)
+        in_snapshot = self.snapshots.by_id(topic_id)
+        if in_snapshot is not None:
+            return in_snapshot
+        of_view = other_id(topic_id)
+        source = self._topics.by_id(of_view) or self.snapshots.by_id(of_view)
+        return None if source is None else self._view_of(source)
 
     @any_thread
     def all(self) -> Sequence[Readable]:
         """Returns everything that can be read by its name."""
-        topics = self._topics.all()
-        views = filter(None, map(self._view_of, topics))
-        return [*topics, *views, *self.snapshots.all()]
+        sources: list[Topic | SnapshotTopic] = [*self._topics.all(), *self.snapshots.all()]
+        return [*sources, *filter(None, map(self._view_of, sources))]
 
     @any_thread
     def matchable(self) -> Sequence[Topic]:
@@ -102,10 +110,13 @@ class ReadableTopics:
         """Returns the name by which ACLs decide: that of the topic of which a view or a snapshot is,
         otherwise the name itself."""
         match self.get(name):
+            case (
+                SnapshotTopic(source_name=topic)
+                | LatestView(source=SnapshotTopic(source_name=topic))
+            ):
+                return topic
             case LatestView(source=source):
                 return source.name
-            case SnapshotTopic(source_name=source_name):
-                return source_name
             case _:
                 return name
 
@@ -123,15 +134,16 @@ class ReadableTopics:
         """Returns why nothing of this name can be written, created or changed; None if it is neither a
         view nor a topic in a snapshot."""
         match self.get(name):
-            case LatestView(source=source):
+            case LatestView(source=Topic() as source):
                 return _read_only(
                     f"{name} is the view of the last values of {source.name}: it can only be read."
                     f" Write to {source.name}."
                 )
-            case SnapshotTopic(source_name=source_name):
+            case SnapshotTopic(source_name=topic):
+                return _read_only(f"{name} is {topic} as it was in a snapshot: {_UNTIL_DROPPED}")
+            case LatestView(source=SnapshotTopic(source_name=topic)):
                 return _read_only(
-                    f"{name} is {source_name} as it was in a snapshot: it can only be read. Drop the"
-                    " snapshot with 'kompakt snapshot drop'."
+                    f"{name} has the last values of {topic} in a snapshot: {_UNTIL_DROPPED}"
                 )
             case _:
                 return None
@@ -145,14 +157,15 @@ class ReadableTopics:
         return [each for each in views if self._topics.get(each) is None]
 
     @any_thread
-    def _view_of(self, topic: Topic) -> LatestView | None:
+    def _view_of(self, topic: Topic | SnapshotTopic) -> LatestView | None:
         return self.view(topic.name + self._suffix) if self._suffix else None
 
     @any_thread
-    def _source_of(self, name: str) -> Topic | None:
+    def _source_of(self, name: str) -> Topic | SnapshotTopic | None:
         if not self._ends_like_a_view(name):
             return None
-        return self._topics.get(name.removesuffix(self._suffix))
+        source = name.removesuffix(self._suffix)
+        return self._topics.get(source) or self.snapshots.get(source)
 
 
 def _read_only(message: str) -> TopicRefused:

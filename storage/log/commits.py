@@ -423,6 +423,7 @@ class LogCommits:
             if staged is not None:
                 self._fs.rename(staged.staged_path(LOG), staged.final_path(LOG))
                 self._fs.sync_directory(directory)
+                cut.kept[-1].rebuilt_index()  # Only the records were copied.
             self._finish(cut, new, start_offset)
 
     def _commit_truncation(self, cut: Cut, new: Segment, start_offset: Offset) -> None:

@@ -1,6 +1,7 @@
 """`snapshot.json`: what a snapshot has. It is written last: a snapshot without it is not complete.
 
-    {"format": 1, "id": "20261130T041500-7f3a", "created_ms": ..., "cluster_id": "...", "node_id": ...,
+    {"format": 1, "id": "20261130T041500-7f3a", "created_ms": ..., "at_ms": null,
+     "cluster_id": "...", "node_id": ...,
      "directories": [{"id": "<directory id>", "path": "/abs/log/dir", "has_metadata": true}, ...],
      "topics": [{"name": "...", "id": "<topic id>", "partitions": [
          {"partition": 0, "directory": "<directory id>", "start_offset": ..., "end_offset": ...,
@@ -77,6 +78,8 @@ class SnapshotDescriptor(Struct, frozen=True, kw_only=True):
     id: SnapshotId
     created_ms: Natural
     """The wall time of the cut."""
+    at_ms: Natural | None = None
+    """The earlier time as which the topics are kept; None: that of the cut."""
     cluster_id: str
     node_id: Natural
     directories: list[DirectoryInSnapshot]

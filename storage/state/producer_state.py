@@ -90,6 +90,8 @@ class OpenTransaction:
 
     producer_id: ProducerId
     producer_epoch: Epoch
+    coordinator_epoch: Epoch
+    """That of the producer's last marker."""
     first_offset: Offset
     last_append_ms: int
     """The wall time of the producer's last append."""
@@ -203,6 +205,7 @@ class ProducerStates:
             OpenTransaction(
                 producer_id=producer_id,
                 producer_epoch=state.producer_epoch,
+                coordinator_epoch=state.coordinator_epoch,
                 first_offset=state.current_txn_first_offset,
                 last_append_ms=state.last_timestamp,
             )

@@ -50,6 +50,18 @@ def test_snapshot_is_made_listed_shown_and_dropped(typed: TypedCommands) -> None
     assert typed.json("snapshot", "list") == {"pinned_bytes": 0, "snapshots": []}
 
 
+def test_snapshot_of_an_earlier_time_or_why_there_can_be_none(typed: TypedCommands) -> None:
+    told = typed.told("snapshot", "create", "--topics", "orders", "--at", "1h ago")
+    assert re.match(r"\S+: 1 topic, 2 partitions, 0 B as of 20\d\d-.* UTC, in /", told)
+    typed.told("compact", "now", "orders")
+    assert re.search(
+        r"orders-\d was compacted by records up to \d, some of which came later.*: ask for these topics"
+        r" as of 20\d\d-\S+ or later, or for others by name",
+        typed.refused("snapshot", "create", "--topics", "orders", "--at", "1h ago"),
+    )
+    typed.refused("snapshot", "create", "--at", "soon", code=2)
+
+
 def test_snapshot_of_some_topics_for_programs(typed: TypedCommands) -> None:
     made = typed.json("snapshot", "create", "--topics", "orders,users")
     assert {"orders", "users"} <= set(made["topics"])

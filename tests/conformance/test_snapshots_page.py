@@ -35,8 +35,9 @@ def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> No
                 # As the page shows it, with other numbers.
                 assert _shape(line).issubset(_shape(outputs[-1].replace(made, ID))), line
 
-        created, listed, shown, consumed, got, different, dropped = outputs
+        created, earlier, listed, shown, consumed, got, different, dropped = outputs
         assert f"/snapshots/{made}" in created
+        assert "1 topic, 2 partitions, 0 B as of 2026-11-30 04:15:00 UTC" in earlier
         assert made in listed
         ends = re.findall(r"^accounts +\d +0 +(\d) ", shown, re.MULTILINE)
         assert sum(map(int, ends)) == 2
@@ -44,6 +45,7 @@ def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> No
         assert got.startswith("1\n")
         assert "accounts: 1 added, 1 changed, 1 removed; 0 keys as before" in different
         assert dropped.startswith(f"{made}: dropped, ")
+        typed.told("snapshot", "drop", earlier.partition(":")[0], "--yes")
         assert typed.told("snapshot", "list") == "there are no snapshots\n"
 
 

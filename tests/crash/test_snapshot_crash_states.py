@@ -21,13 +21,14 @@ import pytest
 
 from cleaner.pacing.meter import CleaningAborted
 from protocol.wire.numbers import Offset
-from storage.files.errors import StorageError
+from storage.files.errors import CutRefused, StorageError
 from storage.files.paths import HASH_KEY
 from storage.formats.log_identity import LogIdentity
 from storage.formats.topic_partition import TopicPartition
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
 from storage.log.opening import create_log, open_log
+from storage.snapshots.cut_at_time import cut_back
 from storage.snapshots.descriptor import (
     DirectoryInSnapshot,
     PartitionInSnapshot,
@@ -147,6 +148,41 @@ class SnapshotSweep:
         self.files.finish(described(snapshot_id, linked))
         self.complete.add(snapshot_id)
         self.some_work()
+
+    def make_earlier(self, snapshot_id: str) -> None:
+        """Make a snapshot of what the logs were before some work, unless a pass has used that."""
+        ends = [log.log.log_end_offset for log in self.logs]
+        self.at_moment[snapshot_id] = [latest(log.log) for log in self.logs]
+        self.some_work()
+        self.files.begin(snapshot_id)
+        begin_moment(*(log.log for log in self.logs))
+        try:
+            linked = [
+                self.link_back(log, snapshot_id, end)
+                for log, end in zip(self.logs, ends, strict=True)
+            ]
+        except CutRefused:
+            self.files.abandon(snapshot_id)
+            return
+        self.files.finish(described(snapshot_id, linked))
+        self.complete.add(snapshot_id)
+        self.some_work()
+
+    def link_back(self, log: Log, snapshot_id: str, end_offset: Offset) -> LinkedLog:
+        self.link(log, snapshot_id)
+        disk, _, rest = log.identity.directory.partition("/")
+        its = dataclasses.replace(
+            log.identity, directory=f"{self.files.unfinished(disk, snapshot_id)}/{rest}"
+        )
+        copy = open_log(self.fs, its, SETTINGS, opening(is_clean=True))
+        cut_back(copy, end_offset, 0)
+        copy.close()
+        return LinkedLog(
+            start_offset=copy.log_start_offset,
+            end_offset=copy.log_end_offset,
+            last_stable_offset=copy.last_stable_offset,
+            size_bytes=copy.size_bytes,
+        )
 
     def link(self, log: Log, snapshot_id: str) -> LinkedLog:
         self.some_work()
@@ -271,7 +307,8 @@ def played(seed: int) -> SnapshotSweep:
     sweep.make("s1")
     sweep.make("s2")
     sweep.drop("s1")
-    assert sweep.files.pinned().alone.keys() == {"s2"}
+    sweep.make_earlier("s3")
+    assert sweep.files.pinned().alone.keys() == sweep.complete
     return sweep
 
 
@@ -289,6 +326,10 @@ def test_crash_leaves_whole_snapshots_or_none_and_every_acknowledged_record(
         sys.stdout.write(f"\n{sweep.states} crash states, {sweep.seen_complete} whole snapshots\n")
     assert sweep.states > 400
     assert sweep.seen_complete > 100
+
+
+def test_some_crashes_meet_a_snapshot_of_an_earlier_time() -> None:
+    assert any("s3" in played(seed).complete for seed in range(4))
 
 
 # ---------------------------------------------------------------- bugs put in on purpose

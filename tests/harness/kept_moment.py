@@ -46,8 +46,9 @@ def opened_copy(
 ) -> PartitionLog:
     """Returns the copy, opened as after a clean stop; nothing in it may be wrong."""
     its = replace(its or identity(), directory=directory)
-    findings = verify_log(fs, its, was_clean=True).findings
-    assert not findings, [str(each) for each in findings]
+    findings = [str(each) for each in verify_log(fs, its, was_clean=True).findings]
+    # A log that was cut may keep the time of what is gone.
+    assert not [each for each in findings if not each.endswith(", as after a truncation")], findings
     return open_log(fs, its, config, opening(is_clean=True, leader_epoch=1 << 20))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -111,14 +111,20 @@ def read_last_of_all(log: CompactedLog) -> dict[bytes, Record]:
 
 def last_of_all(log: PartitionLog) -> dict[bytes, Record]:
     """Returns the last record of each key of a log that is read as a whole."""
-    committed, strategy = set(committed_offsets(log)), log.config.strategy
+    committed = set(committed_offsets(log))
+    return last_of((each for each in records_of(log) if each.offset in committed), log)
+
+
+def last_of(records: Iterable[Record], log: PartitionLog) -> dict[bytes, Record]:
+    """Returns the last record of each key, by the rule of the log."""
+    strategy = log.config.strategy
 
     def rank(record: Record) -> Rank:
         version = version_of(strategy, timestamp=record.timestamp, headers=record.headers)
         return Rank(version, record.offset)
 
     last = dict[bytes, Record]()
-    for each in sorted(records_of(log), key=rank):
-        if each.key is not None and each.offset in committed:
+    for each in sorted(records, key=rank):
+        if each.key is not None:
             last[each.key] = each
     return last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from cleaner.lookup.key_table import KeyTable
 from cleaner.lookup.latest_batches import LatestBatches, latest_batches
@@ -76,6 +77,11 @@ def stored(log: PartitionLog, offset: Offset, end: Offset) -> list[Record]:
     return [each for each in records_in(data) if each.offset >= offset]
 
 
+def records_from(found: LatestBatches, offset: int, end_offset: int) -> list[Record]:
+    """Returns the records of [offset, end offset) that a read got."""
+    return [each for each in records_in(bytes_of(found)) if offset <= each.offset < end_offset]
+
+
 def bytes_of(found: LatestBatches) -> bytes:
     """Returns the batches that a read got, one after the other."""
     return b"".join(found.records)
@@ -105,8 +111,9 @@ class ViewReader:
     ) -> LatestBatches:
         """Returns what one read gets, after a check of what could be sent as it is stored."""
 
-        def work(table: KeyTable) -> tuple[LatestBatches, list[Record]]:
-            found = latest_batches(
+        def work(table: KeyTable) -> tuple[LatestBatches, LatestBatches, list[Record]]:
+            read = partial(
+                latest_batches,
                 log,
                 Offset(offset),
                 table,
@@ -114,10 +121,15 @@ class ViewReader:
                 whole_first_batch=whole_first_batch,
                 decompressed_bytes_max=1 << 30,
             )
-            return found, stored(log, Offset(offset), table.live_until(Offset(offset)))
+            found, values = read(with_tombstones=True), read(with_tombstones=False)
+            return found, values, stored(log, Offset(offset), table.live_until(Offset(offset)))
 
-        found, as_stored = self.looked_up.use(log, work)
-        read = [each for each in records_in(bytes_of(found)) if each.offset >= offset]
+        found, values, as_stored = self.looked_up.use(log, work)
+        read = records_from(found, offset, found.end_offset)
+        both_end = min(found.end_offset, values.end_offset)
+        assert records_from(values, offset, both_end) == [
+            each for each in read if each.value is not None and each.offset < both_end
+        ]
         end = min(found.end_offset, as_stored[-1].offset + 1 if as_stored else 0)
         assert [each for each in read if each.offset < end] == [
             each for each in as_stored if each.offset < end

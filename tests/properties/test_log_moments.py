@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from cleaner.rules import cleaning_plan
 from protocol.records.record import Record
 from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.compaction_strategy import CompactionStrategy
@@ -25,6 +24,8 @@ from tests.harness.compacted_log import identity, opening
 from tests.harness.every_feature import EveryFeature
 from tests.harness.key_lookup import last_of_all, read_last_of_all
 from tests.harness.latest_view import values_of
+
+pytestmark = pytest.mark.usefixtures("sweeps_at_once", "directories_without_ids")
 
 SEEDS = 400 if "KOMPAKT_SOAK" in os.environ else 12
 STEPS = 60
@@ -135,20 +136,6 @@ class KeptMoments(EveryFeature):
 
 def _values(last: Mapping[bytes, Record], gone: set[bytes]) -> dict[bytes, bytes]:
     return values_of({key: each for key, each in last.items() if key not in gone})
-
-
-@pytest.fixture(autouse=True)
-def sweeps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes for older values need no pause, so that the model knows what is left."""
-    monkeypatch.setattr(cleaning_plan, "SWEEP_PAUSE_MS_MIN", 0)
-
-
-@pytest.fixture(autouse=True)
-def directories_without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The harness's logs are in directories without their topic's id."""
-    monkeypatch.setattr(
-        "storage.ledger.ledger_settling.topic_directory", lambda topic, topic_id: topic
-    )
 
 
 def play(seed: int) -> KeptMoments:

@@ -114,7 +114,9 @@ class Markers:
         TRANSACTION_COORDINATOR_FENCED: the log has seen a later epoch. POLICY_VIOLATION: the topic is a
         mirror. KAFKA_STORAGE_ERROR: the disk failed.
         """
-        begun = [(each, await self._append(*each)) async for each in pace.paced(writes)]
+        # One time for all, so that a snapshot of an earlier time has all of them or none.
+        now_ms = self._now_ms()
+        begun = [(each, await self._append(*each, now_ms)) async for each in pace.paced(writes)]
         async for (marker, partition), outcome in pace.paced(begun):
             if isinstance(outcome, ErrorCode):
                 yield (marker, partition), outcome
@@ -122,7 +124,7 @@ class Markers:
                 yield (marker, partition), await self._await_durable(marker, partition, outcome)
 
     async def _append(
-        self, marker: Marker, partition: TransactionPartition
+        self, marker: Marker, partition: TransactionPartition, now_ms: int
     ) -> ErrorCode | asyncio.Future[bool]:
         """Append a marker. The future resolves to whether it became durable."""
         log = self._log_of(partition)
@@ -139,7 +141,7 @@ class Markers:
                 Epoch(marker.producer.epoch),
                 is_commit=marker.is_commit,
                 coordinator_epoch=Epoch(marker.coordinator_epoch),
-                now_ms=self._now_ms(),
+                now_ms=now_ms,
             )
         except StorageError as error:
             _log.warning("%s: could not write a marker: %s", log.topic_partition, error)

@@ -203,6 +203,7 @@ class PartitionReads:
                 bytes_max=bytes_left if has_room else 0,
                 whole_first_batch=self.bytes == 0 and has_room,
                 last_fetched_epoch=Epoch(wanted.last_fetched_epoch),
+                with_tombstones=not asked.topic.is_in_snapshot,
             )
         except UnreadableView as error:
             context.broker.warnings.say(context.connection, str(error))

@@ -16,6 +16,7 @@ from cli.get.get import KEY_BYTES_A_REQUEST, KEYS_A_REQUEST, Lookup, chunks, get
 from cli.get.output import Printing
 from protocol.records.record import Record
 from protocol.records.record_batch import build_batch
+from server.snapshots.making import Wanted
 from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.harness.served_broker import NOW_MS
 from tests.harness.steered_broker import SteeredBroker, steered_broker
@@ -266,7 +267,7 @@ async def test_a_snapshot_is_read_where_one_is_named(reader: Reader) -> None:
     await reader.write({b"ada": b"London", b"bob": b"Paris"})
     snapshots = reader.broker.served.broker.snapshots
     assert snapshots is not None
-    made = await snapshots.create(["users"])
+    made = await snapshots.create(Wanted(names=["users"]))
     await reader.write({b"ada": b"Rome", b"bob": None})
 
     assert await reader.get(b"ada", snapshot=made.id) == (0, b"London\n", "")

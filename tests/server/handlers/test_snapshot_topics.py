@@ -18,12 +18,15 @@ from protocol.messages.delete_topics import (
 )
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.offset_fetch import OffsetFetchResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.wire.api_keys import APIS, ApiKey
 from protocol.wire.error_codes import ErrorCode
 from server.security.acls import Operation, ResourceType
 from server.security.principal import Principal
+from server.snapshots.making import Wanted
 from server.views import snapshot_topics
+from server.views.latest_view import other_id
 from server.views.snapshot_topic import SnapshotTopic, snapshot_topic_name
 from storage.log.log import PartitionLog
 from tests.harness.authorized_broker import allow, authorizing_broker, connect_as, set_acls
@@ -36,7 +39,13 @@ from tests.server.handlers.test_internal_topics import (
     answer,
     answer_by_id,
 )
-from tests.server.handlers.test_latest_views import ANSWERS, ANSWERS_BY_ID, keyed, shown
+from tests.server.handlers.test_latest_views import (
+    ANSWERS,
+    ANSWERS_BY_ID,
+    bytes_in,
+    keyed,
+    shown,
+)
 
 TOPIC = "orders"
 
@@ -44,7 +53,7 @@ TOPIC = "orders"
 async def kept(served: ServedBroker) -> str:
     """Make a snapshot. Returns the name of the topic in it."""
     assert served.broker.snapshots is not None
-    made = await served.broker.snapshots.create([TOPIC])
+    made = await served.broker.snapshots.create(Wanted(names=[TOPIC]))
     return snapshot_topic_name(TOPIC, made.id)
 
 
@@ -64,6 +73,14 @@ async def described(served: ServedBroker, name: str) -> MetadataResponse:
         topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True
     )
     return await served.call(asked, 12, MetadataResponse)
+
+
+async def has_offset(served: ServedBroker, name: str) -> bool:
+    """Returns whether a group has committed an offset for a topic."""
+    version = VERSIONS.get(ApiKey.OFFSET_FETCH, APIS[ApiKey.OFFSET_FETCH].version_max)
+    request = REQUESTS[ApiKey.OFFSET_FETCH](name)
+    answered = await served.call(request, version, OffsetFetchResponse)
+    return "committed_offset=-1" not in repr(answered)
 
 
 async def test_what_every_api_answers_for_a_topic_in_a_snapshot(tmp_path: Path) -> None:
@@ -101,6 +118,64 @@ async def test_refusals_say_what_it_is(
         version = VERSIONS.get(key, APIS[key].version_max)
         response = await served.call(REQUESTS[key](name), version, response_type)
     assert "is orders as it was in a snapshot: it can only be read." in repr(response)
+
+
+async def test_what_every_api_answers_for_the_view_of_a_topic_in_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create(TOPIC, 2, cleanup_policy="compact")
+        name = await kept(served)
+        view = name + ".latest"
+        await described(served, view)
+
+        by_name = {key.name: await answer(served, key, view) for key in sorted(REQUESTS)}
+        topic_id = other_id(found(served, name).id)
+        by_id = {key.name: await answer_by_id(served, key, topic_id) for key in BY_ID}
+
+        refused = await served.call(REQUESTS[ApiKey.PRODUCE](view), 11, ProduceResponse)
+    assert by_name == {key.name: code for key, code in ANSWERS.items()}
+    assert by_id == {key.name: ANSWERS_BY_ID[key] for key in BY_ID}
+    assert "has the last values of orders in a snapshot: it can only be read." in repr(refused)
+
+
+async def test_its_view_has_the_last_values_and_no_tombstones(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create(TOPIC, cleanup_policy="compact")
+        await served.produce(TOPIC, keyed((b"a", b"1"), (b"b", b"1"), (b"a", b"2")))
+        await served.produce(TOPIC, keyed((b"b", None)))
+        name = await kept(served)
+        await served.produce(TOPIC, keyed((b"a", b"3")))
+        view = name + ".latest"
+        (topic,) = (await described(served, view)).topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE]
+
+        read = await served.fetch(view, 0)
+        again = await served.fetch(view, 0)
+        rest = await served.fetch(view, 3)
+        everything = await served.fetch(name, 0)
+    assert shown(read) == shown(again) == [(2, b"a", b"2")]
+    assert (shown(rest), bytes_in(rest) != b"") == ([], True)
+    assert shown(everything)[-1] == (3, b"b", None)
+
+
+async def test_a_topic_that_is_not_compacted_has_no_view_in_a_snapshot(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create(TOPIC)
+        (topic,) = (await described(served, await kept(served) + ".latest")).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_offsets_committed_for_it_and_its_view_go_with_the_snapshot(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create(TOPIC, cleanup_policy="compact")
+        name = await kept(served)
+        topics = (name, name + ".latest", TOPIC)
+        for each in topics:
+            assert await answer(served, ApiKey.OFFSET_COMMIT, each) == "NONE"
+        assert [await has_offset(served, each) for each in topics] == [True, True, True]
+        await drop(served, name)
+        assert [await has_offset(served, each) for each in topics] == [False, False, True]
 
 
 async def test_it_has_the_records_of_its_moment_whatever_comes_later(tmp_path: Path) -> None:
@@ -211,14 +286,15 @@ async def test_once_the_snapshot_is_dropped_it_is_unknown_and_never_created(
 
 async def test_acls_of_the_topic_decide(tmp_path: Path) -> None:
     async with authorizing_broker(tmp_path) as served:
-        await served.create(TOPIC)
+        await served.create(TOPIC, cleanup_policy="compact")
         name = await kept(served)
+        view = name + ".latest"
         may = allow(ResourceType.TOPIC, TOPIC, Operation.DESCRIBE, "User:ada")
         await set_acls(served, [may])
         codes = []
         for user in ("ada", "bob"):
             client = await connect_as(served, Principal("User", user))
-            asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
-            answered = await client.call(asked, 12, MetadataResponse)
-            codes.append(answered.topics[0].error_code)
-    assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            topics = tuple(MetadataRequestTopic(name=each) for each in (name, view))
+            answered = await client.call(MetadataRequest(topics=topics), 12, MetadataResponse)
+            codes += [each.error_code for each in answered.topics]
+    assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2

@@ -91,6 +91,12 @@ async def test_snapshot_of_some_topics(http: Http) -> None:
         assert (status, "orders" in made["topics"]) == (201, True)
 
 
+async def test_snapshot_of_an_earlier_time(http: Http) -> None:
+    status, made = await http.ask("POST", body=json.dumps({"topics": ["orders"], "at_ms": 1000}))
+    assert (status, made["topics"], made["at_ms"], made["bytes"]) == (201, ["orders"], 1000, 0)
+    assert (await http.ask("GET"))[1]["snapshots"] == [made]
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -100,6 +106,11 @@ async def test_snapshot_of_some_topics(http: Http) -> None:
         ('{"topics": "orders"}', "topics is a list of names; leave it out for all topics"),
         ('{"topics": [1]}', "topics is a list of names; leave it out for all topics"),
         ('{"topics": []}', "topics has no name; leave it out for all topics"),
+        ('{"at_ms": "now"}', "at_ms is a time in ms since 1970; leave it out for now"),
+        ('{"at_ms": true}', "at_ms is a time in ms since 1970; leave it out for now"),
+        ('{"at_ms": -1}', "at_ms is a time in ms since 1970; leave it out for now"),
+        ('{"at_ms": 253402300800000}', "at_ms is a time in ms since 1970; leave it out for now"),
+        ('{"at_ms": 253402300799999}', "the time lies in the future"),
     ],
 )
 async def test_body_that_makes_no_sense_is_refused(http: Http, body: str, error: str) -> None:

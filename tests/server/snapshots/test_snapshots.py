@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from protocol.records.record import Record
+from protocol.records.record_batch import build_batch
 from protocol.wire.numbers import Offset
 from server.snapshots import making
 from server.snapshots import snapshots as snapshots_module
-from server.snapshots.making import Making
+from server.snapshots.making import Making, Wanted
 from server.snapshots.refusal import SnapshotRefused
 from server.snapshots.snapshots import COUNT_SECONDS, Snapshots
 from server.topics.topic import Topic
@@ -22,9 +25,16 @@ from storage.files.files import disk_error
 from storage.log import linking
 from storage.snapshots.descriptor import SnapshotDescriptor
 from storage.snapshots.snapshot_files import SnapshotFiles
+from tests.harness.connection_server import until
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import ServedBroker, batch_of, serving_broker, serving_broker_on
-from tests.harness.snapshot_on_disk import close, opened_snapshot, values_in
+from tests.harness.served_transactions import ServedTransactions
+from tests.harness.snapshot_on_disk import (
+    close,
+    committed_values,
+    opened_snapshot,
+    values_in,
+)
 
 
 def snapshots_of(served: ServedBroker) -> Snapshots:
@@ -33,7 +43,7 @@ def snapshots_of(served: ServedBroker) -> Snapshots:
 
 
 async def create(served: ServedBroker, *names: str) -> SnapshotDescriptor:
-    made = await snapshots_of(served).create(list(names) or None)
+    made = await snapshots_of(served).create(Wanted(names=list(names) or None))
     assert made.descriptor is not None
     return made.descriptor
 
@@ -74,7 +84,7 @@ async def test_snapshot_has_all_topics_with_their_records_and_metadata(tmp_path:
         await served.create("orders", 2)
         await served.create("users", 1, retention_ms="5000")
         await served.produce("orders", batch_of(3), partition=1)
-        made = await snapshots_of(served).create(None)
+        made = await snapshots_of(served).create(Wanted())
         its = made.descriptor
         assert its is not None
         assert topics_in(its) == ["orders", "users"]
@@ -362,6 +372,142 @@ async def test_broker_starts_if_the_snapshots_cannot_be_listed(
     assert "the snapshots cannot be read before the next start: list snapshots" in caplog.text
 
 
+# ---------------------------------------------------------------- an earlier time
+
+
+def at(ms: int, value: bytes) -> bytearray:
+    """Returns a batch of one record with a key and a timestamp."""
+    return build_batch([Record(offset=0, timestamp=ms, key=b"ada", value=value)])
+
+
+async def create_at(served: ServedBroker, at_ms: int, *names: str) -> SnapshotDescriptor:
+    wanted = Wanted(names=list(names) or None, at_ms=at_ms)
+    made = await snapshots_of(served).create(wanted)
+    assert made.descriptor is not None
+    return made.descriptor
+
+
+async def next_ms(served: ServedBroker) -> int:
+    """Wait for the next millisecond of the broker's clock. Returns it, once it is over."""
+    now_ms = served.broker.clock.now_ms()
+    await until(lambda: served.broker.clock.now_ms() > now_ms + 1)
+    return now_ms + 1
+
+
+async def clean(served: ServedBroker, partition: int = 0) -> None:
+    compaction = served.broker.compaction
+    assert compaction is not None
+    await compaction.pool.clean_now(served.log("orders", partition))
+
+
+async def test_snapshot_of_an_earlier_time_has_what_the_topics_had(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", 2, cleanup_policy="compact")
+        await served.create("users", cleanup_policy="compact")
+        for ms, value in ((1000, b"1"), (2000, b"2"), (3000, b"3")):
+            await served.produce("orders", at(ms, value), partition=1)
+        await served.produce("users", at(5000, b"1"))
+        its = await create_at(served, 3000)
+        assert (topics_in(its), len(its.topics), its.at_ms) == (["orders", "users"], 2, 3000)
+        logs = opened_snapshot(its)
+        assert values_in(logs["orders", 1]) == [b"1", b"2"]
+        assert values_in(logs["orders", 0]) == values_in(logs["users", 0]) == []
+        close(logs)
+
+        latest = await create_at(served, 6000, "users")
+        logs = opened_snapshot(latest)
+        assert (topics_in(latest), values_in(logs["users", 0])) == (["users"], [b"1"])
+        close(logs)
+        # The topics have what they had.
+        assert served.log("orders", 1).log_end_offset == 3
+
+
+async def test_nothing_of_a_transaction_that_was_open_then_is_in_it(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", cleanup_policy="compact")
+        await served.produce("orders", at(500, b"1"))
+        transactions = ServedTransactions(served, "till", "orders")
+        await transactions.begin()
+        await transactions.send((b"bob", b"1"))
+        await served.produce("orders", at(2000, b"2"))
+        open_ms = await next_ms(served)
+        await transactions.end(is_commit=True)
+        logs = opened_snapshot(await create_at(served, open_ms))
+        assert committed_values(logs["orders", 0]) == [b"1", b"2"]
+        close(logs)
+        logs = opened_snapshot(await create_at(served, await next_ms(served)))
+        assert committed_values(logs["orders", 0]) == [b"1", b"1", b"2"]
+        close(logs)
+
+
+async def test_time_before_what_cleaning_has_used_is_refused_with_the_earliest_one(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path, log_cleaner_enable="true") as served:
+        await served.create("orders", 2, cleanup_policy="compact")
+        for partition in (0, 1):
+            for ms in (1000, 2000):
+                await served.produce("orders", at(ms, b"%d" % ms), partition=partition)
+            await clean(served, partition)
+            await served.produce("orders", at(3000, b"3000"), partition=partition)
+        with pytest.raises(SnapshotRefused) as refused:
+            await create_at(served, 1500)
+        assert refused.value.status == 409
+        assert str(refused.value) == (
+            "orders-0 was compacted by records up to 2, some of which came later (and 1 more partition):"
+            " ask for these topics as of 1970-01-01T00:00:02.001+00:00 or later, or for others by name"
+        )
+        assert left_in(tmp_path) == []
+
+        logs = opened_snapshot(await create_at(served, 2001))
+        assert values_in(logs["orders", 0]) == values_in(logs["orders", 1]) == [b"2000"]
+        close(logs)
+
+
+async def test_pass_in_between_makes_the_next_attempt_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "_obstacles", _seen_once(making._obstacles))
+    async with serving_broker(tmp_path, log_cleaner_enable="true") as served:
+        await served.create("orders", cleanup_policy="compact")
+        for ms in (1000, 2000):
+            await served.produce("orders", at(ms, b"%d" % ms))
+        await clean(served)
+        with pytest.raises(
+            SnapshotRefused, match="was compacted by records up to 2, some of which came later: ask"
+        ):
+            await create_at(served, 1500)
+        assert left_in(tmp_path) == []
+
+
+def _seen_once(found: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function, of which the first call finds nothing."""
+    calls = list[object]()
+
+    def late(*args: object) -> object:
+        calls.append(args)
+        return making._Obstacles(reasons=[], earliest_ms=0) if len(calls) == 1 else found(*args)
+
+    return late
+
+
+async def test_time_of_which_everything_is_deleted_is_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        for ms in (1000, 2000):
+            await served.produce("orders", at(ms, b"%d" % ms))
+        await asyncio.to_thread(served.log("orders").delete_records, Offset(1))
+        with pytest.raises(SnapshotRefused, match="begins at 1: all that it had then is deleted"):
+            await create_at(served, 1500)
+
+
+async def test_time_to_come_is_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        with pytest.raises(SnapshotRefused, match="lies in the future") as refused:
+            await create_at(served, served.broker.clock.now_ms() + 60_000)
+    assert refused.value.status == 400
+
+
 # ---------------------------------------------------------------- many partitions
 
 
@@ -372,7 +518,7 @@ async def test_loop_is_not_held_by_a_snapshot_of_many_partitions(tmp_path: Path)
             await served.create(f"many-{number}", 1000)
         for partition in range(0, 1000, 50):
             await served.produce("many-0", partition=partition)
-        made = await snapshots_of(served).create(None)
+        made = await snapshots_of(served).create(Wanted())
         assert made.partitions_count >= 2000
         assert len(await snapshots_of(served).all()) == 1
         assert await snapshots_of(served).drop(made.id)

@@ -18,7 +18,7 @@ from protocol.internal_topics.group_records import (
     OffsetCommitValue,
     read_record,
 )
-from server.snapshots.making import Making
+from server.snapshots.making import Making, Wanted
 from storage.log.appender import LogAppender
 from storage.log.log import PartitionLog
 from storage.snapshots.descriptor import SnapshotDescriptor
@@ -137,7 +137,7 @@ async def snapshots_under(
         try:
             for _ in range(SNAPSHOTS):
                 await until_grown([served.log(*each) for each in written])
-                snapshot = await served.broker.snapshots.create(None)
+                snapshot = await served.broker.snapshots.create(Wanted())
                 assert snapshot.descriptor is not None
                 made.append(snapshot.descriptor)
         finally:

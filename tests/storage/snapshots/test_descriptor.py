@@ -37,6 +37,7 @@ def file(**fields: Any) -> bytes:
         "format": FORMAT,
         "id": "20261130T041500-7f3a",
         "created_ms": 1_796_000_000_000,
+        "at_ms": None,
         "cluster_id": "C" * 22,
         "node_id": 1,
         "directories": [directory(), directory(SECOND, path="/data/b", has_metadata=False)],
