@@ -11,6 +11,7 @@ from cleaner.pool.status import PoolStatus
 from cleaner.rules.pick import Assessment
 from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import ProtocolError
 from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -169,6 +170,8 @@ def _timestamp_at(log: PartitionLog, offset: Offset, otherwise_ms: int) -> int:
     (region,) = result.regions
     try:
         return read_header(region.read_bytes()).max_timestamp
+    except ProtocolError:
+        return otherwise_ms
     finally:
         region.release()
 

@@ -24,7 +24,7 @@ from cleaner.rules.hold import Hold
 from cleaner.rules.latest import version_of
 from protocol.records.batch_header import BatchHeader
 from protocol.records.record_batch import Record, build_batch
-from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from protocol.wire.errors import ProtocolError
 from storage.files.paths import parse_segment_file
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -40,7 +40,7 @@ from tests.harness.verification import lies_in
 from tests.harness.versioned_history import KEYS, Sent
 from tests.harness.watched_passes import WatchedLog
 
-UNREADABLE = (CorruptBatch, DecompressionTooLarge, CleaningAborted, VerificationFailed)
+UNREADABLE = (ProtocolError, CleaningAborted, VerificationFailed)
 """With these a search, a proof or a sweep may end at a damaged segment."""
 
 
