@@ -19,6 +19,7 @@ MODULES = (
     "protocol.records.plain_fetch",
     "protocol.records.plain_produce",
     "protocol.records.record_columns",
+    "protocol.records.record_search",
     "protocol.records.record_walk",
     "server.net.send_thread",
     "storage.files.sync_threads",

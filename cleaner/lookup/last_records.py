@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from cleaner.lookup.key_table import KeyTable
@@ -96,7 +96,7 @@ def last_records(
         CorruptBatch, DecompressionTooLarge, CorruptLog: the log is damaged.
         NotCached, SegmentRemoved, DiskError: as `record_at`.
     """
-    left = replace(room)
+    left = Room(room.bytes_left, room.is_empty)  # `replace` takes four times as long.
     read = partial(
         _read,
         log,

@@ -1,18 +1,23 @@
-"""Read one record of a log by its offset: one batch is read, and only its records are looked at."""
+"""Read one record of a log by its offset: one read, and only the batch's own records are looked at."""
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from protocol.records.record import Headers, Record
-from protocol.records.record_columns import BinaryColumn, Columns, RecordColumns
+from protocol.records.batch_header import HEADER_BYTES
+from protocol.records.record import Record
+from protocol.records.record_search import find_record
 from protocol.wire.numbers import Offset
-from storage.files.errors import NotCached
-from storage.segment.lookup import batch_at
+from storage.batches.cached_reads import Reads
+from storage.batches.walk import last_offset_in
+from storage.files.errors import CorruptLog, NotCached
+from storage.segment.lookup import claimed_position_before, position_before
 from storage.segment.segment import Segment
+
+READ_BYTES = 16 << 10
+"""Read at once: more than an index interval and a usual batch."""
 
 _base_offset = attrgetter("base_offset")
 
@@ -28,12 +33,13 @@ def record_at(
 
     Args:
         segments: all of the log, in offset order.
-        cached_bytes_max: read only what is in memory, and no batch that is larger; None waits for the
-            disk, which only a worker thread may do.
+        cached_bytes_max: read only what is in memory, and not more than this; None waits for the disk,
+            which only a worker thread may do.
 
     Raises:
         NotCached: `cached_bytes_max` forbids to read the batch.
-        CorruptBatch, DecompressionTooLarge, CorruptLog: the batch is damaged, or inflates to more.
+        CorruptBatch, CorruptLog: the batch is damaged.
+        DecompressionTooLarge: it inflates to more than `decompressed_bytes_max`.
         SegmentRemoved: a pass or retention has removed the segment; retry with the log's segments.
         DiskError: reading failed.
     """
@@ -41,52 +47,28 @@ def record_at(
     if number < 0 or segments[number].end_offset <= offset:
         return None
     segment = segments[number]
+    size = segment.size
     with segment.reading(cached_only=cached_bytes_max is not None) as reads:
-        place = batch_at(segment, offset, segment.size, reads)
-        if place is None or place.base_offset > offset:
-            return None
-        if cached_bytes_max is not None and place.size > cached_bytes_max:
-            raise NotCached(reads.path)
-        batch = reads.read_at(place.position, place.size)
-    columns = RecordColumns(
-        first_offset=offset,
-        end_offset=offset + 1,
-        with_headers=True,
-        decompressed_bytes_max=decompressed_bytes_max,
-    )
-    columns.feed(batch, position=place.position)
-    rows = columns.take()
-    return _record(rows, offset) if len(rows) else None
+        position, last_offset = claimed_position_before(segment, offset, reads)
+        data = reads.read_at(position, min(READ_BYTES, size - position))
+        if last_offset is not None and last_offset_in(data) != last_offset:
+            # The index is wrong, and is made again, unless that would take too long here.
+            position = position_before(segment, offset, reads)
+            data = reads.read_at(position, min(READ_BYTES, size - position))
+        while True:
+            record, needed = find_record(
+                data, offset, position=position, decompressed_bytes_max=decompressed_bytes_max
+            )
+            if not needed or position + needed == size + HEADER_BYTES:
+                return record
+            if cached_bytes_max is not None and needed > cached_bytes_max:
+                raise NotCached(reads.path)
+            data = _longer(reads, position, needed, size)
 
 
-def _record(rows: Columns, offset: Offset) -> Record:
-    (micros,) = struct.unpack_from("=q", memoryview(rows.timestamp))
-    assert rows.key is not None
-    assert rows.value is not None
-    return Record(
-        offset=offset,
-        timestamp=micros // 1000,
-        key=_cell(rows.key, 0),
-        value=_cell(rows.value, 0),
-        headers=_headers(rows),
-    )
-
-
-def _headers(rows: Columns) -> Headers:
-    names, values = rows.header_names, rows.header_values
-    if names is None or values is None:
-        return ()
-    return tuple(
-        ((_cell(names, number) or b"").decode(errors="surrogateescape"), _cell(values, number))
-        for number in range(len(names))
-    )
-
-
-def _cell(column: BinaryColumn, number: int) -> bytes | None:
-    """Returns a cell of a column; None for a null."""
-    if column.null_count:
-        validity = memoryview(column.validity)
-        if not validity[number >> 3] >> (number & 7) & 1:
-            return None
-    start, end = struct.unpack_from("=ii", memoryview(column.offsets), 4 * number)
-    return bytes(memoryview(column.data)[start:end])
+def _longer(reads: Reads, position: int, needed: int, size: int) -> bytes | bytearray:
+    """Returns so many bytes from a position on. Raises CorruptLog if the segment ends before."""
+    data = reads.read_at(position, needed)
+    if len(data) < needed or position + needed > size:
+        raise CorruptLog(reads.path, position, "the segment ends inside a batch")
+    return data

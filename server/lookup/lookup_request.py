@@ -127,7 +127,9 @@ def bad(sentence: str) -> CompactionRefused:
 
 def etags_of(header: str | None) -> frozenset[str]:
     """Returns the entity tags of an If-None-Match header; weak ones count like others."""
-    found = re.findall(r'(?:W/)?("[^"]*")|(\*)', header or "")
+    if header is None:
+        return frozenset()
+    found = re.findall(r'(?:W/)?("[^"]*")|(\*)', header)
     return frozenset(quoted or star for quoted, star in found)
 
 

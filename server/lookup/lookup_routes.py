@@ -65,6 +65,9 @@ ANSWERS_MAX = 32
 ANSWERS_AT_ONCE = 10
 """So many answers of a batch are made in one turn of the loop."""
 
+SMALL_BYTES_MAX = 4 << 10
+"""Smaller answers do not count: a connection has one of them at most."""
+
 LOOP_BYTES_MAX = 64 << 10
 """Larger answers are encoded in a thread."""
 
@@ -259,13 +262,17 @@ class LookupRoutes:
     async def _send(
         self, request: web.Request, answer: Json, etag: str | None = None
     ) -> web.StreamResponse:
-        """Send an answer, and return when the client has it, or a bounded rest is on its way."""
+        """Send an answer that is not small, and return when the client has it, or a bounded rest is on
+        its way."""
+        body = await self._encoded(answer)
         response = web.Response(
-            body=await self._encoded(answer),
+            body=body,
             status=404 if is_miss(answer) else 200,
             content_type="application/json",
             headers=None if etag is None else {"ETag": etag},
         )
+        if len(body) <= SMALL_BYTES_MAX:
+            return response  # Then it is sent.
         await response.prepare(request)
         await response.write_eof()
         return response

@@ -69,6 +69,14 @@ def claimed_bytes(batch: memoryview) -> int:
     return max(length + LENGTH_OVERHEAD, HEADER_BYTES)
 
 
+def last_offset_in(data: bytes | bytearray) -> Offset | None:
+    """Returns the last offset of the batch whose header begins the data; None without a whole header."""
+    if len(data) < HEADER_BYTES:
+        return None
+    base_offset, _, _, last_delta, _, _ = PLACE.unpack_from(data)
+    return Offset(base_offset + last_delta)
+
+
 def walk_batches(file: File | Reads, position: Position, end: int) -> Iterator[BatchPlace]:
     """Yield the batches of [position, end); both must be batch boundaries.
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from protocol.records.batch_header import HEADER_BYTES
 from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.batches.cached_reads import Reads
-from storage.batches.walk import PLACE, BatchPlace, walk_batches
+from storage.batches.walk import BatchPlace, last_offset_in, walk_batches
 from storage.files.errors import NotCached
 from storage.files.files import File
 from storage.files.paths import OFFSET_INDEX, TIME_INDEX
@@ -61,6 +61,22 @@ def position_before(
     """
     relative = RelativeOffset(offset - segment.base_offset)
     return _position_of(segment, lambda index: index.entry_at_or_before(relative), reads)
+
+
+def claimed_position_before(
+    segment: IndexedSegment, offset: Offset, reads: Reads
+) -> tuple[Position, Offset | None]:
+    """Returns what the index says, like `position_before`, without a look at the batch there.
+
+    The caller has to check that this batch has the last offset that comes with it; None: no check is
+    needed. Raises NotCached, as `position_before`.
+    """
+    index = segment.lookup() if reads.may_wait else segment.cached_lookup()
+    entry = index.entry_at_or_before(RelativeOffset(offset - segment.base_offset))
+    if entry is None:
+        return START, None
+    last_offset = None if segment.trusts(index) else Offset(segment.base_offset + entry[0])
+    return entry[1], last_offset
 
 
 def batch_at(segment: IndexedSegment, offset: Offset, size: int, reads: Reads) -> BatchPlace | None:
@@ -133,11 +149,8 @@ def _is_batch(
     if reads is None:
         with segment.reading(cached_only=False) as reads:
             return _is_batch(segment, position, relative_last_offset, reads)
-    data = reads.read_at(position, HEADER_BYTES)
-    if len(data) < HEADER_BYTES:
-        return False
-    base_offset, _, _, last_delta, _, _ = PLACE.unpack(data)
-    return bool(base_offset + last_delta == segment.base_offset + relative_last_offset)
+    found = last_offset_in(reads.read_at(position, HEADER_BYTES))
+    return found == segment.base_offset + relative_last_offset
 
 
 def _is_youngest_of_batch(

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from protocol.records.record_batch import Record, build_batch
+from protocol.records.record_batch import Codec, Record, build_batch
 from server.lookup.key_tables import KeyTables
 from server.lookup.lookup_request import KEYS_MAX
 from server.lookup.lookup_routes import ANSWER_BYTES_MAX
@@ -262,6 +262,23 @@ async def test_a_batch_with_too_many_bytes_of_keys_is_refused_as_json(users: Use
 
     assert (status, answer["code"]) == (413, "too_large")
     assert "the keys take more than 1 MiB" in answer["error"]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+async def test_a_small_batch_may_inflate_to_much(users: Users, codec: Codec) -> None:
+    """The loop inflates little; a thread inflates the rest."""
+    records = [
+        Record(offset=number, timestamp=0, key=b"key-%d" % number, value=b"v" * 10_000)
+        for number in range(200)
+    ]
+    await users.served.produce("users", build_batch(records, codec=codec))
+    await users.get("key-0")  # Makes the table.
+
+    for number in (0, 199):
+        status, answer = await users.get(f"key-{number}")
+        assert (status, answer.get("value")) == (200, "v" * 10_000), answer
+    status, answer = await users.batch(*(f"key-{number}" for number in range(100)))
+    assert [each.get("offset") for each in answer["records"]] == [*range(100)]
 
 
 async def test_topics_without_last_values_are_refused(users: Users) -> None:
