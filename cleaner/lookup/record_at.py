@@ -16,8 +16,8 @@ from storage.files.errors import CorruptLog, NotCached
 from storage.segment.lookup import claimed_position_before, position_before
 from storage.segment.segment import Segment
 
-READ_BYTES = 16 << 10
-"""Read at once: more than an index interval and a usual batch."""
+READ_BYTES = 32 << 10
+"""Read at once: usually the batch that the index names and the next one, which has the record."""
 
 _base_offset = attrgetter("base_offset")
 

@@ -62,7 +62,7 @@ ANSWER_BYTES_MAX = 4 << 20
 ANSWERS_MAX = 32
 """So many answers are made and sent at once; other requests wait for their turn."""
 
-ANSWERS_AT_ONCE = 10
+ANSWERS_AT_ONCE = 5
 """So many answers of a batch are made in one turn of the loop."""
 
 SMALL_BYTES_MAX = 4 << 10
@@ -160,6 +160,7 @@ class LookupRoutes:
                 if not missing:
                     decodings = await decoding.of(data)
                     records = await self._answers(topic.name, batch.keys, found, decodings)
+                    await self._turns.next(is_new=False)
                     return await self._send(request, {"records": records})
                 # Nothing large waits outside.
                 found, data = [], []
@@ -175,8 +176,7 @@ class LookupRoutes:
         """Returns the answers about keys, made in several turns of the loop."""
         answers: list[Json] = []
         while len(answers) < len(keys):
-            if answers:
-                await self._turns.next(is_new=False)
+            await self._turns.next(is_new=False)
             some = slice(len(answers), len(answers) + ANSWERS_AT_ONCE)
             answers += [
                 answer_json(topic, key, hits, decodings)

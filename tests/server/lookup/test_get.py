@@ -108,6 +108,15 @@ async def test_a_key_may_have_any_bytes(users: Users) -> None:
     assert (await users.get("a%2Fb%20%C3%BC%3F"))[1]["value"] == "text"
 
 
+@pytest.mark.parametrize("text", ["A", "A.C1", "A%20B", "%C3%BC", "AAA=A"])
+async def test_a_key_with_other_characters_than_base64url_is_refused(
+    users: Users, text: str
+) -> None:
+    status, answer = await users.get(text, "?key_encoding=base64url")
+    assert (status, answer["code"]) == (400, "bad_request")
+    assert "is not base64url" in answer["error"]
+
+
 async def test_a_miss_says_whether_the_key_was_deleted(users: Users) -> None:
     await users.put(b"ada", b"1", partition=1)
     await users.put(b"ada", None, partition=1, timestamp=NEWER_MS)
