@@ -152,6 +152,10 @@ KEY_TABLE_BYTES = Metric.gauge(
     "kompakt_key_lookup_table_bytes",
     "Memory of these tables; key.lookup.bytes.max is the most that it may be.",
 )
+KEY_TABLE_SPILLED_BYTES = Metric.gauge(
+    "kompakt_key_lookup_spilled_bytes",
+    "What tables have on the disk that do not fit into key.lookup.bytes.max; each lookup reads it.",
+)
 KEY_TABLES_MADE = Metric.counter(
     "kompakt_key_lookup_tables_made_total",
     "Tables that were made: if it grows steadily, more memory would make lookups faster.",

@@ -236,6 +236,7 @@ def _collect_key_lookups(facts: KeyLookupFacts) -> Iterator[Family]:
     yield counter(client_names.KEY_LOOKUPS, [((), facts.lookups_total)])
     yield gauge(client_names.KEY_TABLES, [((), facts.tables)])
     yield gauge(client_names.KEY_TABLE_BYTES, [((), facts.table_bytes)])
+    yield gauge(client_names.KEY_TABLE_SPILLED_BYTES, [((), facts.spilled_bytes)])
     yield counter(client_names.KEY_TABLES_MADE, [((), facts.made_total)])
 
 

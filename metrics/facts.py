@@ -154,6 +154,8 @@ class KeyLookupFacts:
 
     tables: int = 0
     table_bytes: int = 0
+    spilled_bytes: int = 0
+    """What they have on the disk."""
     lookups_total: int = 0
     """Keys that were looked up in a partition."""
     made_total: int = 0

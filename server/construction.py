@@ -141,6 +141,7 @@ def key_tables_of(broker: Broker) -> KeyTables:
 
     return KeyTables(
         broker.executors.key_lookups,
+        broker.files,
         settings=lambda: broker.configs.config.cleaner_settings(),
         bytes_max=lambda: broker.configs.config.key_lookup_bytes_max,
         monotonic=broker.clock.monotonic,

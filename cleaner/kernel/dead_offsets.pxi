@@ -66,6 +66,9 @@ cdef class DeadOffsets:
         with nogil:
             mark_entries(&scan, offset_map, transactions, &marking, history, self)
 
+    def note(self, int64_t offset):
+        self.note_one(offset)
+
     def note_as(self, DeadOffsets other not None, int64_t first_offset, int64_t end_offset):
         cdef int64_t at = first_offset
         cdef int64_t block_end
@@ -156,6 +159,7 @@ cdef bint put_last(
     cdef uint32_t i
     for i in range(prefetched.count):
         hashed = prefetched.hashes[i]
+        prefetched.lacking = i
         if slots.size >= offset_map.capacity_keys and kp_slots_get(slots, hashed) < 0:
             return False
         if kp_last_put(

@@ -22,6 +22,8 @@ cdef struct Prefetched:
     int64_t[WINDOW] offsets
     int64_t[WINDOW] ordinals
     uint32_t count
+    # The first of them that did not fit, if `put_last` says so.
+    uint32_t lacking
 
 
 cdef int begin_scan(

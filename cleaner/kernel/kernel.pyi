@@ -166,6 +166,12 @@ class OffsetMap:
             OverflowError: the key is new and the map is at its capacity.
         """
 
+    def rank_of(self, hashed: bytes) -> Rank | None:
+        """Returns the same for the hash of a key (`siphash128`)."""
+
+    def put_rank(self, hashed: bytes, rank: Rank) -> None:
+        """Put a record by the hash of its key. Raises OverflowError if there is no slot left."""
+
     @property
     def left(self) -> int:
         """The number of records that were counted and that marking has not met yet; 0 without counts."""
@@ -203,7 +209,8 @@ def map_keys(
         end_offset: a batch ends or begins there.
         transactions: the outcomes of the section's transactions; aborted records are skipped.
         history: which older values stay; the map counts the entries, and its cells get them.
-        dead: gets the records that others outrank.
+        dead: gets the records that others outrank. If the map is full, `MapStep.entries` is then the
+            number of the first entry that did not fit, where another call may go on.
 
     Raises:
         KeysDiffer: see the module.
@@ -257,8 +264,68 @@ class DeadOffsets:
             KeysDiffer: see the module.
         """
 
+    def note(self, offset: int) -> None:
+        """Note one record."""
+
     def note_as(self, other: DeadOffsets, first_offset: int, end_offset: int) -> None:
         """Note what another has noted of the offsets in [first_offset, end_offset)."""
+
+SPILLED_BLOCK_BYTES: int
+"""The size of each block of keys that have left memory; `spilled.pxi` draws one."""
+
+def find_spilled(block: Buffer, hashed: bytes, *, has_versions: bool) -> Rank | None:
+    """Returns the rank of a key in a block of keys that have left memory; None if it has none.
+
+    Raises:
+        SpillDamaged: the block is not what was written.
+    """
+
+def entry_hashes(
+    block: Buffer, *, base_offset: int, start_offset: int, end_offset: int
+) -> list[bytes]:
+    """Returns the hashes of the keys of those entries of a block that are in [start_offset, end_offset).
+
+    Args:
+        block: a block of the sidecar of the segment at `base_offset`.
+
+    Raises:
+        KeysDiffer: see the module.
+    """
+
+def offset_at(block: Buffer, number: int, *, base_offset: int) -> int:
+    """Returns the offset of an entry of a block, by its number.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: there is no such entry.
+    """
+
+class SpillMerge:
+    """Merges a map with the keys that have left memory before, both in the order of hashes.
+
+    `feed` all earlier blocks, then take the `rest` until it is empty. What comes back are the new
+    blocks. The map must not change meanwhile.
+    """
+
+    def __init__(self, offset_map: OffsetMap, dead: DeadOffsets) -> None:
+        """
+        Args:
+            dead: gets the records of keys that are in both, and do not win.
+        """
+
+    @property
+    def count(self) -> int:
+        """The keys written so far."""
+
+    def feed(self, blocks: Buffer) -> bytes:
+        """Returns the next new blocks, as far as they are full.
+
+        Raises:
+            SpillDamaged: a block is not what was written.
+        """
+
+    def rest(self, size: int) -> bytes:
+        """Returns about so many bytes of blocks from what is left of the map; none at the end."""
 
 class LatestFilter:
     """Copies those records of a log that are the last ones of their keys, for readers of a view.

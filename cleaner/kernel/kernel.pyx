@@ -125,6 +125,7 @@ from cleaner.rules.step import (
     MarkStep,
     Outranked,
     SegmentSummary,
+    SpillDamaged,
     VerdictCount,
 )
 from protocol.records.compression import Codec, compress, decompress
@@ -184,6 +185,7 @@ include "entry_scan.pxi"
 include "history.pxi"
 include "dead_offsets.pxi"
 include "mark.pxi"
+include "spilled.pxi"
 include "kept.pxi"
 include "survey.pxi"
 include "judged.pxi"

@@ -88,8 +88,13 @@ cdef bint map_entries(
         if prefetched.count == WINDOW and not put_window(
             scan, offset_map, &prefetched, history, dead
         ):
-            return False
-    return put_window(scan, offset_map, &prefetched, history, dead)
+            break
+    else:
+        if put_window(scan, offset_map, &prefetched, history, dead):
+            return True
+    if dead is not None:
+        seen[0] = prefetched.ordinals[prefetched.lacking]
+    return False
 
 
 def map_keys(

@@ -7,6 +7,15 @@ cdef kp_sip_key sip_key_of(bytes hash_key) except *:
     return kp_sip_key_of(<const uint8_t *><const char *>hash_key)
 
 
+cdef kp_sip_hash hash_from(bytes hashed) except *:
+    cdef kp_sip_hash read
+    if len(hashed) != 16:
+        raise ValueError(f"a hash has 16 bytes, not {len(hashed)}")
+    read.low = kp_sip_load64(<const uint8_t *><const char *>hashed)
+    read.high = kp_sip_load64(<const uint8_t *><const char *>hashed + 8)
+    return read
+
+
 def siphash128(bytes hash_key not None, const unsigned char[::1] data not None):
     cdef kp_sip_key key = sip_key_of(hash_key)
     cdef kp_sip_hash hashed = kp_sip128(&key, bytes_of(data), data.shape[0])
@@ -159,6 +168,20 @@ cdef class OffsetMap:
         if self.slots.size >= self.capacity_keys and kp_slots_get(&self.slots, hashed) < 0:
             raise OverflowError(f"the offset map is full: {self.slots.size} keys")
         if self.put_hash(hashed, offset, version) == KP_PUT_FULL:
+            raise OverflowError("the offset map has no slot left")
+
+    def rank_of(self, bytes hashed not None):
+        cdef kp_sip_hash wanted = hash_from(hashed)
+        cdef size_t at = kp_slots_find(&self.slots, wanted)
+        if not kp_slots_holds(&self.slots, at, wanted):
+            return None
+        return Rank(
+            version=0 if self.slots.versions == NULL else self.slots.versions[at],
+            offset=kp_slots_offset(&self.slots, at),
+        )
+
+    def put_rank(self, bytes hashed not None, rank not None):
+        if self.put_hash(hash_from(hashed), rank.offset, rank.version) == KP_PUT_FULL:
             raise OverflowError("the offset map has no slot left")
 
     cdef int put_hash(self, kp_sip_hash hashed, int64_t offset, int64_t version) noexcept nogil:

@@ -7,7 +7,9 @@ from cleaner.kernel.siphash cimport kp_sip_hash
 
 cdef extern from "offset_slots.h" nogil:
     ctypedef struct kp_slot:
-        pass
+        uint64_t low
+        uint64_t high
+        uint64_t next_offset
     ctypedef struct kp_count:
         uint32_t records
         uint32_t tombstones

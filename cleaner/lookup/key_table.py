@@ -6,22 +6,38 @@ It holds the records of the log below `end_offset`, which is the last stable off
 `extend`: those of transactions enter with their outcome. Passes change no offset, so the table stays
 right when they replace segments: they keep the last record of each key, or drop it as an old tombstone;
 then nothing is found at its offset. docs/design/get.md says more.
+
+If the keys do not fit into memory, they go to a file in the order of their hashes whenever the table is
+full (`spilled_keys.py`); then the table in memory has what came since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from cleaner.kernel.kernel import LatestFilter, OffsetMap, Transactions, map_keys
+from cleaner.kernel.kernel import (
+    LatestFilter,
+    OffsetMap,
+    Transactions,
+    entry_hashes,
+    map_keys,
+    offset_at,
+    siphash128,
+)
 from cleaner.lookup.dead_notes import DeadNotes
 from cleaner.lookup.segment_keys import SegmentKeys
+from cleaner.lookup.spilled_filter import SpilledFilter
+from cleaner.lookup.spilled_keys import SpilledKeys, merged
 from cleaner.lookup.table_view import TableView
 from cleaner.pacing.meter import PassMeter
 from cleaner.pacing.settings import MAP_ENTRY_BYTES, VERSION_BYTES, CleanerSettings
+from cleaner.rules.latest import Rank, wins
 from cleaner.rules.text import size_text
 from protocol.wire.numbers import Offset
+from storage.files.files import FileSystem
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog
@@ -29,6 +45,9 @@ from storage.log.log import PartitionLog
 LOAD_FACTOR = 0.9
 SPILL_SLOTS = 1024
 """Slots at the end of the offset map that are no key's first choice (`KP_SPILL_MAX`)."""
+
+COMPARED_MAX = 4_096
+"""So many new keys are compared with the disk one by one; more of them go there."""
 
 KEYS_MIN = 1 << 12
 """A table has room for so many keys at least."""
@@ -74,11 +93,21 @@ def notes_bytes(size: int) -> int:
     return min(NOTES_BYTES_MAX, size // NOTES_SHARE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpillPlace:
+    """Where keys go that do not fit into memory."""
+
+    fs: FileSystem
+    path: str
+    """A name that no file has; it is used for a moment."""
+
+
 class KeyTable:
     """The table of one log. For one thread at a time."""
 
     __slots__ = (
-        "_bytes_max", "_map", "_notes", "_settings", "_trusts_sidecars", "basis", "end_offset", "swaps",
+        "_bytes_max", "_fresh", "_hash_key", "_map", "_notes", "_place", "_settings", "_spilled",
+        "_trusts_sidecars", "basis", "end_offset", "swaps",
     )  # fmt: skip
 
     def __init__(
@@ -88,19 +117,25 @@ class KeyTable:
         *,
         bytes_max: int,
         trusts_sidecars: bool = True,
+        place: SpillPlace | None = None,
     ) -> None:
         """Make an empty table; `extend` fills it.
 
         Args:
             bytes_max: the memory that it may take.
             trusts_sidecars: False reads all segments instead.
+            place: where keys go that do not fit; None: `extend` raises TableTooSmall.
         """
         # Constant after construction.
         self._settings = settings
         self._trusts_sidecars = trusts_sidecars
         self._bytes_max = bytes_max
+        self._place = place
+        self._hash_key = view.hash_key
+        # Half of it is for what says where in the file a key is.
+        head_bytes = bytes_max if place is None else bytes_max // 2
         self._map = OffsetMap(
-            bytes_max - notes_bytes(bytes_max),
+            head_bytes - notes_bytes(bytes_max),
             view.hash_key,
             LOAD_FACTOR,
             has_versions=view.strategy.has_versions,
@@ -112,6 +147,21 @@ class KeyTable:
         # State.
         self.end_offset = Offset(0)
         """Records below it are in the table."""
+        self._spilled: SpilledKeys | None = None
+        """The keys that were in memory before."""
+        self._fresh = set[bytes]()
+        """The hashes of keys that came since, whose earlier records may be on the disk. The notes lack
+        these."""
+
+    def close(self) -> None:
+        """Give back its space on the disk; it must not be used again."""
+        if self._spilled is not None:
+            self._spilled.close()
+
+    @property
+    def spilled_bytes(self) -> int:
+        """The bytes of keys on the disk."""
+        return 0 if self._spilled is None else self._spilled.size_bytes
 
     def reaches(self, least: Offset, log: PartitionLog) -> bool:
         """Returns whether the table holds, and has the log's records below `least`. On the loop."""
@@ -123,10 +173,29 @@ class KeyTable:
             and (not basis.strategy.has_versions or log.log_start_offset == basis.log_start_offset)
         )
 
-    def offset_of(self, key: bytes) -> Offset | None:
-        """Returns the offset of a key's last record; None if it has none. The record may be gone."""
-        offset = self._map.get(key)
-        return None if offset is None else Offset(offset)
+    def offset_of(self, key: bytes, *, cached_only: bool = False) -> Offset | None:
+        """Returns the offset of a key's last record; None if it has none. The record may be gone.
+
+        Raises, if keys were spilled:
+            SpillDamaged: what is on the disk is not what was written. Make the table again.
+            NotCached: with `cached_only`, that would have to wait for the disk.
+            DiskError: reading failed.
+        """
+        if self._spilled is None:
+            offset = self._map.get(key)
+            return None if offset is None else Offset(offset)
+        rank = self._rank_of(siphash128(self._hash_key, key), cached_only=cached_only)
+        return None if rank is None else Offset(rank.offset)
+
+    def _rank_of(self, hashed: bytes, *, cached_only: bool = False) -> Rank | None:
+        """Returns the rank of a key's last record. Raises as `offset_of`."""
+        held = self._map.rank_of(hashed)
+        if self._spilled is None:
+            return held
+        earlier = self._spilled.rank_of(hashed, cached_only=cached_only)
+        if held is None or earlier is None:
+            return held or earlier
+        return held if wins(held, earlier) else earlier
 
     def is_current(self, log: PartitionLog) -> bool:
         """Returns whether no pass may have dropped a tombstone that still outranks others here."""
@@ -140,6 +209,8 @@ class KeyTable:
     def notes_lag(self, log: PartitionLog) -> bool:
         """Returns whether passes have replaced segments since it was noted what is not a last record.
         Then renewed notes let more of the log be sent as it is stored."""
+        if self._spilled is not None:
+            return False  # Each comparison would have to read the disk.
         return not self.basis.strategy.has_versions and self._notes.swaps != log.swaps
 
     def renew_notes(self, view: TableView, meter: PassMeter) -> Iterator[None]:
@@ -179,9 +250,19 @@ class KeyTable:
         decompressed_bytes_max: int,
         codec_levels: tuple[int | None, ...],
         with_tombstones: bool,
-    ) -> LatestFilter:
+    ) -> LatestFilter | SpilledFilter:
         """Returns a filter that copies the last records from an offset on. Do not extend the table
         while it is used."""
+        if self._spilled is not None:
+            return SpilledFilter(
+                self._rank_of,
+                hash_key=self._hash_key,
+                strategy=self.basis.strategy,
+                start_offset=start_offset,
+                decompressed_bytes_max=decompressed_bytes_max,
+                codec_levels=codec_levels,
+                with_tombstones=with_tombstones,
+            )
         return LatestFilter(
             self._map,
             start_offset=start_offset,
@@ -197,6 +278,7 @@ class KeyTable:
 
         Raises:
             TableTooSmall: the keys do not fit.
+            SpillDamaged: what is on the disk is not what was written.
             CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: as `scan_segment`.
             SegmentRemoved: a pass or retention has removed a segment meanwhile; retry with a new view.
             DamagedSidecar: a sidecar is damaged; the next pass removes it. Retry without sidecars.
@@ -217,21 +299,67 @@ class KeyTable:
                 break
             for block in source.blocks():
                 self._note_special(block, source)
-                step = map_keys(
+                put = partial(
+                    map_keys,
                     block,
                     self._map,
                     base_offset=source.base_offset,
-                    start_offset=start_offset,
                     end_offset=view.tail.last_stable_offset,
                     transactions=transactions,
                     dead=self._notes.latest,
                 )
-                if step.is_full:
-                    raise TableTooSmall(2 * self._bytes_max)
+                step = put(start_offset=start_offset)
+                while step.is_full:
+                    self._spill(meter)
+                    at = offset_at(block, step.entries, base_offset=source.base_offset)
+                    step = put(start_offset=at)
+                if self._place is not None:
+                    self._fresh |= {
+                        *entry_hashes(
+                            block,
+                            base_offset=source.base_offset,
+                            start_offset=start_offset,
+                            end_offset=view.tail.last_stable_offset,
+                        )
+                    }
+        self._note_outranked_on_disk(meter)
         for segment in segments:
             if segment.row.base_offset >= self.end_offset:
                 self._notes.note_segment(segment)
         self.end_offset = view.tail.last_stable_offset
+
+    def _spill(self, meter: PassMeter) -> None:
+        """Move the keys to the disk. Raises TableTooSmall if they may not go there."""
+        if self._place is None:
+            raise TableTooSmall(2 * self._bytes_max)
+        spilled = merged(
+            self._place.fs,
+            self._place.path,
+            self._spilled,
+            self._map,
+            self._notes.latest,
+            meter,
+            has_versions=self.basis.strategy.has_versions,
+        )
+        self.close()
+        self._spilled = spilled
+        self._map.clear()
+        self._fresh.clear()
+        if spilled.memory_bytes > self._bytes_max // 2:
+            raise TableTooSmall(2 * self._bytes_max)
+
+    def _note_outranked_on_disk(self, meter: PassMeter) -> None:
+        """Note which records on the disk the new ones outrank, or the reverse."""
+        if self._spilled is not None and len(self._fresh) > COMPARED_MAX:
+            self._spill(meter)  # It reads the disk in order, and notes the same.
+        if self._spilled is not None:
+            for hashed in self._fresh:
+                held = self._map.rank_of(hashed)
+                earlier = self._spilled.rank_of(hashed, cached_only=False)
+                if held is not None and earlier is not None and held != earlier:
+                    loser = earlier if wins(held, earlier) else held
+                    self._notes.latest.note(loser.offset)
+        self._fresh.clear()
 
     def _keys_of(
         self, view: TableView, meter: PassMeter, segment: CleanableSegment, *, from_offset: Offset

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cleaner.lookup.key_table import KeyTable
+from cleaner.lookup.key_table import KeyTable, SpillPlace
 from cleaner.lookup.record_at import record_at
 from cleaner.lookup.table_view import TableView
 from cleaner.pacing.meter import PassMeter
@@ -58,20 +58,28 @@ def made_table(
     *,
     bytes_max: int,
     trusts_sidecars: bool = True,
+    place: SpillPlace | None = None,
 ) -> KeyTable:
     """Returns a table of a whole log. If a sidecar is damaged, none is trusted. For a worker thread.
 
     Args:
-        bytes_max: the memory that it may take.
+        bytes_max, place: see `KeyTable`.
 
     Raises:
         As `KeyTable.extend`.
     """
-    table = KeyTable(view, settings, bytes_max=bytes_max, trusts_sidecars=trusts_sidecars)
+    make = partial(KeyTable, view, settings, bytes_max=bytes_max, place=place)
+    table = make(trusts_sidecars=trusts_sidecars)
     try:
-        table.extend(view, meter)
-    except DamagedSidecar:
-        return made_table(view, settings, meter, bytes_max=bytes_max, trusts_sidecars=False)
+        try:
+            table.extend(view, meter)
+        except DamagedSidecar:
+            table.close()
+            table = make(trusts_sidecars=False)
+            table.extend(view, meter)
+    except BaseException:
+        table.close()
+        raise
     return table
 
 
@@ -92,7 +100,7 @@ def last_records(
         cached_bytes_max: see `record_at`; without it, for a worker thread.
 
     Raises:
-        TooLarge, WrongTable, OutdatedTable: see there.
+        TooLarge, WrongTable, OutdatedTable, SpillDamaged: see there.
         CorruptBatch, DecompressionTooLarge, CorruptLog: the log is damaged.
         NotCached, SegmentRemoved, DiskError: as `record_at`.
     """
@@ -103,7 +111,11 @@ def last_records(
         decompressed_bytes_max=decompressed_bytes_max,
         cached_bytes_max=cached_bytes_max,
     )
-    records = tuple(_last_record(log, key, table, left, read) for key in keys)
+    cached_only = cached_bytes_max is not None
+    records = tuple(
+        _last_record(log, key, table.offset_of(key, cached_only=cached_only), table, left, read)
+        for key in keys
+    )
     room.bytes_left, room.is_empty = left.bytes_left, left.is_empty
     return records
 
@@ -111,11 +123,11 @@ def last_records(
 def _last_record(
     log: PartitionLog,
     key: bytes,
+    offset: Offset | None,
     table: KeyTable,
     room: Room,
     read: Callable[[Offset], Record | None],
 ) -> Record | None:
-    offset = table.offset_of(key)
     if offset is None or offset < log.log_start_offset:
         return None
     record = read(offset)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cleaner.kernel.kernel import LatestFilter
 from cleaner.lookup.key_table import KeyTable
 from cleaner.lookup.last_records import READ_ATTEMPTS, OutdatedTable
+from cleaner.lookup.spilled_filter import SpilledFilter
 from cleaner.rules.step import LatestStep
 from protocol.wire.errors import CorruptBatch
 from protocol.wire.numbers import Offset
@@ -112,7 +113,7 @@ class _Part:
     def __init__(
         self,
         offset: Offset,
-        filter_: LatestFilter,
+        filter_: LatestFilter | SpilledFilter,
         *,
         end_offset: Offset,
         bytes_max: int,

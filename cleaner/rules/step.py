@@ -22,6 +22,10 @@ class KeysDiffer(Exception):
     """
 
 
+class SpillDamaged(Exception):
+    """A block of keys that were written to the disk is not what was written. Make the table again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStep:
     """The result of `KeyIndexer.feed` for one chunk."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from cleaner.lookup.key_table import KeyTable
 from cleaner.lookup.last_records import OutdatedTable, Room, WrongTable, last_records
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.rules.step import SpillDamaged
 from protocol.records.record import Record
 from protocol.wire.errors import DecompressionTooLarge
 from protocol.wire.numbers import Offset
@@ -31,6 +32,16 @@ KEYS_IN_THREAD = 16
 BATCH_AT_ONCE_MAX = 64 << 10
 INFLATED_AT_ONCE_MAX = 256 << 10
 """The loop reads no batch that is larger, or inflates to more."""
+
+AT_ONCE_NO_MORE = (
+    NotCached,
+    DecompressionTooLarge,
+    OutdatedTable,
+    WrongTable,
+    SpillDamaged,
+    SegmentRemoved,
+)
+"""With these a thread has to go on: it can wait, or make another table."""
 
 LastRecords: TypeAlias = tuple[Record | None, ...]
 """For each key its last record, which may be a tombstone; None if it is not in the log."""
@@ -92,8 +103,8 @@ def _find_at_once(
             decompressed_bytes_max=INFLATED_AT_ONCE_MAX,
             cached_bytes_max=BATCH_AT_ONCE_MAX,
         )
-    except (NotCached, DecompressionTooLarge, OutdatedTable, WrongTable, SegmentRemoved):
-        return None  # A thread can wait, or make another table.
+    except AT_ONCE_NO_MORE:
+        return None
     if log.rewrites != table.basis.rewrites:
         return None  # Another thread has truncated or replaced the log meanwhile.
     return records

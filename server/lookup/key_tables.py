@@ -4,7 +4,8 @@
            work with it -> the log is still the one that was read?
 
 Works on one log take turns, because its table is for one thread at a time. All tables together take at
-most `bytes_max`: if one more does not fit, those go that were not used for the longest time.
+most `bytes_max`: if one more does not fit, those go that were not used for the longest time. A table
+that would not fit alone takes a part of it, and the disk (`cleaner/lookup/spilled_keys.py`).
 
 After a pass the notes of a table are renewed in the background, in slices between the works.
 """
@@ -12,24 +13,28 @@ After a pass the notes of a table are renewed in the background, in slices betwe
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cleaner.lookup.key_table import KeyTable, TableTooSmall, first_table_bytes
+from cleaner.lookup.key_table import KeyTable, SpillPlace, TableTooSmall, first_table_bytes
 from cleaner.lookup.last_records import OutdatedTable, TooLarge, WrongTable, made_table
 from cleaner.lookup.table_view import TableView, table_view
 from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
+from cleaner.rules.step import SpillDamaged
 from cleaner.rules.text import size_text
 from metrics.facts import KeyLookupFacts
 from protocol.wire.numbers import Offset
 from server.runtime.executors import Executor
 from server.runtime.tasks import spawn, to_its_end
 from storage.files.errors import DamagedSidecar, SegmentRemoved
+from storage.files.files import FileSystem
+from storage.files.paths import join
 from storage.log.log import PartitionLog
 from storage.threads import any_thread, loop_thread
 
@@ -38,8 +43,17 @@ ATTEMPTS = 10
 
 NOTHING = Offset(0)
 
+SPILLING_SHARE = 4
+SPILLING_BYTES_MIN = 1 << 20
+"""A table whose keys do not fit into memory takes a fourth of what all may take; at least this."""
+
+SPILLED_NAME = "lookup.tmp"
+"""In a log's directory, for a moment: a start removes what a crash has left of it."""
+
 SLICE_SECONDS = 0.002
 """So long a work waits at most, beside one block of keys, for the renewal of the table's notes."""
+
+_log = logging.getLogger("server.lookup.key_tables")
 
 T = TypeVar("T")
 
@@ -72,6 +86,8 @@ class _Entry:
     bytes_granted: int = 0
     """The memory that the table takes, or may take while it is made."""
     trusts_sidecars: bool = True
+    spills: bool = False
+    """Whether the keys do not fit into memory."""
     is_renewed: bool = False
     """Whether the table's notes are being renewed."""
     is_in_slice: bool = False
@@ -84,13 +100,14 @@ class KeyTables:
     """The tables of all logs that keys were looked up in."""
 
     __slots__ = (
-        "_bytes_granted", "_bytes_max", "_entries", "_monotonic", "_settings", "_thread", "is_stopping",
-        "lookups_total", "made_total",
+        "_bytes_granted", "_bytes_max", "_entries", "_fs", "_monotonic", "_settings", "_thread",
+        "is_stopping", "lookups_total", "made_total",
     )  # fmt: skip
 
     def __init__(
         self,
         thread: Executor,
+        fs: FileSystem,
         *,
         settings: Callable[[], CleanerSettings],
         bytes_max: Callable[[], int],
@@ -103,6 +120,7 @@ class KeyTables:
         """
         # Constant after construction.
         self._thread = thread
+        self._fs = fs
         self._settings = settings
         self._bytes_max = bytes_max
         self._monotonic = monotonic
@@ -131,6 +149,7 @@ class KeyTables:
         return KeyLookupFacts(
             tables=len(entries),
             table_bytes=sum(each.bytes_granted for each in entries),
+            spilled_bytes=sum(each.table.spilled_bytes for each in entries if each.table),
             lookups_total=self.lookups_total,
             made_total=self.made_total,
         )
@@ -229,11 +248,11 @@ class KeyTables:
         view = self._view(log, entry)
         was_made = entry.table is None
         if not entry.bytes_granted:
-            self._grant(entry, first_table_bytes(view))
+            self._grant_or_spill(entry, first_table_bytes(view), is_new=True)
         try:
             result = await self._thread.run(self._work, log, entry, view, work)
         except TableTooSmall as small:
-            self._grant(entry, small.bytes_needed)
+            self._grant_or_spill(entry, small.bytes_needed, is_new=False)
             return ()
         except WrongTable:
             self._forget(entry)
@@ -241,6 +260,10 @@ class KeyTables:
             return ()
         except TooLarge:
             raise
+        except SpillDamaged as damage:
+            _log.warning("%s: the table of keys is made again: %s", log.topic_partition, damage)
+            self._forget(entry)
+            return ()
         except (OutdatedTable, DamagedSidecar, SegmentRemoved, CleaningAborted):
             self._forget(entry)
             return ()
@@ -278,10 +301,15 @@ class KeyTables:
                 meter,
                 bytes_max=entry.bytes_granted,
                 trusts_sidecars=entry.trusts_sidecars,
+                place=self._place_of(log) if entry.spills else None,
             )
         else:
             entry.table.extend(view, meter)
         return work(entry.table, settings)
+
+    @any_thread
+    def _place_of(self, log: PartitionLog) -> SpillPlace:
+        return SpillPlace(fs=self._fs, path=join(log.directory, SPILLED_NAME))
 
     @any_thread
     def _meter(self, log: PartitionLog, view: TableView) -> PassMeter:
@@ -293,6 +321,22 @@ class KeyTables:
         )
 
     # ---------------------------------------------------------------- memory
+
+    def _grant_or_spill(self, entry: _Entry, size: int, *, is_new: bool) -> None:
+        """Let a table take so much memory, or, if all is not enough, a part of it and the disk.
+
+        Args:
+            is_new: False if a table with less has turned out to be too small.
+
+        Raises:
+            TooManyKeys: neither is enough.
+        """
+        bytes_max = self._bytes_max()
+        part = bytes_max // SPILLING_SHARE
+        if entry.spills and not is_new:
+            raise TooManyKeys(size, bytes_max)
+        entry.spills |= size > bytes_max and part >= SPILLING_BYTES_MIN
+        self._grant(entry, part if entry.spills else size)
 
     def _grant(self, entry: _Entry, size: int) -> None:
         """Let a table take so much memory; other tables make room. Raises TooManyKeys."""
@@ -315,6 +359,9 @@ class KeyTables:
 
     def _forget(self, entry: _Entry) -> None:
         self._bytes_granted -= entry.bytes_granted
+        if entry.table is not None and entry.table.spilled_bytes:
+            # Giving back a large file takes a while.
+            spawn(self._thread.run(entry.table.close), "give back spilled keys")
         entry.table, entry.bytes_granted = None, 0
 
     def _drop(self, log: PartitionLog) -> None:

@@ -148,6 +148,7 @@ class LookupRoutes:
             raise CompactionRefused(
                 413, "the keys take more than 1 MiB: ask for fewer keys at once", code="too_large"
             ) from error
+        await self._turns.next(is_new=True)
         topic = await self._topic(request.match_info["topic"], batch.snapshot)
         places = _places_of(topic, batch.keys, batch.partition)
         logs = _logs_of(topic, places)
@@ -299,8 +300,10 @@ def _size_of(answer: Json) -> int:
 def _places_of(topic: AskedTopic, keys: Sequence[bytes], partition: int | None) -> list[int | None]:
     """Returns the partition of each key; None if it may be in any. Raises CompactionRefused."""
     if partition is None:
-        count = len(topic.partitions)
-        return [partition_of(topic.config.view_partitioner, key, count) for key in keys]
+        count, partitioner = len(topic.partitions), topic.config.view_partitioner
+        if count == 1:
+            return [0] * len(keys)
+        return [partition_of(partitioner, key, count) for key in keys]
     check_partition(topic, partition)
     return [partition] * len(keys)
 

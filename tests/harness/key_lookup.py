@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from cleaner.lookup.key_table import KeyTable, TableTooSmall, first_table_bytes
+from cleaner.lookup.key_table import KeyTable, SpillPlace, TableTooSmall, first_table_bytes
 from cleaner.lookup.last_records import OutdatedTable, Room, last_records, made_table
 from cleaner.lookup.table_view import TableView, table_view
 from cleaner.pacing.meter import CleaningAborted
@@ -20,6 +20,8 @@ from tests.harness.compacted_log import SETTINGS, CompactedLog, meter_of, record
 from tests.harness.log_transactions import committed_offsets
 
 ROOM_BYTES = 1 << 30
+SPILLING_BYTES = 2 * 16 * 32 + 64
+"""A map of 16 slots: it is full with seven keys, or with one at a lower load factor."""
 
 T = TypeVar("T")
 
@@ -27,8 +29,15 @@ T = TypeVar("T")
 class LookedUp:
     """Looks keys up as the broker does, in one thread."""
 
-    def __init__(self, settings: CleanerSettings = SETTINGS) -> None:
+    def __init__(self, settings: CleanerSettings = SETTINGS, *, spills: bool = False) -> None:
+        """
+        Args:
+            spills: whether hardly a key fits into memory.
+        """
         self._settings = settings
+        self._spills = spills
+        self.spilled = 0
+        """Works that keys on the disk were asked for."""
         self._log: PartitionLog | None = None
         self.table: KeyTable | None = None
         self.made = 0
@@ -51,7 +60,9 @@ class LookedUp:
         """Returns the result of a work with the table, as of now. Raises as `work`."""
         while True:
             try:
-                return work(self._up_to_date(log))
+                table = self._up_to_date(log)
+                self.spilled += table.spilled_bytes > 0
+                return work(table)
             except (OutdatedTable, DamagedSidecar):
                 self.table = None
             except BaseException:
@@ -90,6 +101,11 @@ class LookedUp:
 
     def _made(self, log: PartitionLog, view: TableView) -> KeyTable:
         self.made += 1
+        if self._spills:
+            meter = meter_of(log, log.generation)
+            return made_table(
+                view, self._settings, meter, bytes_max=SPILLING_BYTES, place=place(log)
+            )
         size = first_table_bytes(view)
         while True:
             try:
@@ -97,6 +113,10 @@ class LookedUp:
                 return made_table(view, self._settings, meter, bytes_max=size)
             except TableTooSmall as small:
                 size = small.bytes_needed
+
+
+def place(log: PartitionLog) -> SpillPlace:
+    return SpillPlace(fs=log.segments[0].fs, path=f"{log.directory}/lookup.tmp")
 
 
 def read_last(log: CompactedLog, key: bytes) -> Record | None:

@@ -9,6 +9,7 @@ import pytest
 
 from cleaner.lookup.dead_notes import DeadNotes
 from cleaner.lookup.key_table import KeyTable
+from cleaner.lookup.spilled_keys import SpilledKeys
 from cleaner.lookup.table_view import TableBasis, TableView
 from protocol.wire.numbers import Offset
 from storage.formats.compaction_strategy import BY_OFFSET
@@ -64,3 +65,18 @@ def renew_late(patch: pytest.MonkeyPatch) -> None:
 
     original = DeadNotes.renew
     patch.setattr(DeadNotes, "renew", renew)
+
+
+def forget_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """Keys that have left memory are not found."""
+    patch.setattr(SpilledKeys, "rank_of", lambda *_, **__: None)
+
+
+def prefer_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """An earlier record on the disk wins over one in memory."""
+    patch.setattr("cleaner.lookup.key_table.wins", lambda *_: False)
+
+
+def note_nothing_on_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """What new records outrank on the disk counts as last records."""
+    patch.setattr(KeyTable, "_note_outranked_on_disk", lambda *_: None)

@@ -96,8 +96,12 @@ async def notes_followed() -> None:
 class ViewReader:
     """A reader of views, with a table of keys that lasts."""
 
-    def __init__(self) -> None:
-        self.looked_up = LookedUp()
+    def __init__(self, *, spills: bool = False) -> None:
+        """
+        Args:
+            spills: see `LookedUp`.
+        """
+        self.looked_up = LookedUp(spills=spills)
         self.stored_records = 0
         """The records that could have been sent as they are stored."""
 

@@ -10,7 +10,12 @@ import pytest
 
 from cleaner.lookup import last_records
 from tests.harness.key_lookup import LookedUp, read_last
-from tests.harness.key_table_faults import count_aborted, keep_tables
+from tests.harness.key_table_faults import (
+    count_aborted,
+    forget_the_disk,
+    keep_tables,
+    prefer_the_disk,
+)
 from tests.harness.read_history import ReadHistory
 from tests.harness.versioned_history import KEYS
 
@@ -21,16 +26,21 @@ STEPS = 60
 
 
 class LookedUpHistory(ReadHistory):
-    """A history in which keys are looked up."""
+    """A history in which keys are looked up; with an odd seed most of them are on the disk."""
 
     def __init__(self, seed: int) -> None:
-        self.looked_up = LookedUp()
+        self.looked_up = LookedUp(spills=seed % 2 == 1)
         super().__init__(seed)
 
     def read(self) -> None:
         found = self.looked_up.find(self.log.log, *KEYS)
         with self.watched.spoiled.repaired(self.log):
             assert found == [read_last(self.log, key) for key in KEYS]
+
+
+@pytest.fixture(autouse=True)
+def hardly_a_key_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleaner.lookup.key_table.LOAD_FACTOR", 0.1)
 
 
 def play(seed: int) -> LookedUpHistory:
@@ -55,6 +65,10 @@ def test_most_lookups_use_a_table_that_was_there() -> None:
     assert history.looked_up.made < history.reads / 2
 
 
+def test_some_lookups_ask_the_disk() -> None:
+    assert sum(play(seed).looked_up.spilled for seed in (1, 3, 5)) > 10
+
+
 def do_not_make_outdated_tables_again(patch: pytest.MonkeyPatch) -> None:
     """What a dropped tombstone has outranked stays hidden."""
 
@@ -70,7 +84,13 @@ def do_not_make_outdated_tables_again(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
-    [(count_aborted, 0), (keep_tables, 0), (do_not_make_outdated_tables_again, 230)],
+    [
+        (count_aborted, 0),
+        (keep_tables, 0),
+        (do_not_make_outdated_tables_again, 230),
+        (forget_the_disk, 0),
+        (prefer_the_disk, 0),
+    ],
 )
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None],

@@ -6,20 +6,29 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from cleaner.lookup import dead_notes
 from cleaner.lookup.key_table import KEYS_MIN, KeyTable, table_bytes
 from cleaner.lookup.last_records import Room
+from cleaner.lookup.spilled_keys import SpilledKeys
+from cleaner.rules.latest import Rank
+from cleaner.rules.step import SpillDamaged
+from metrics.facts import KeyLookupFacts
 from protocol.wire.numbers import Offset
+from server.lookup import key_tables
 from server.lookup.key_lookups import KeyLookups
 from server.lookup.key_tables import KeyTables, LookupEnded, TooManyKeys
 from server.runtime.executors import Executor
 from server.runtime.turns import Turns
+from storage.files.errors import NoSpace
+from storage.files.files import FileSystem
 from storage.formats.compaction_strategy import BY_OFFSET
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.latest_view import notes_followed
+from tests.harness.memory_fs import MemoryFile, MemoryFileSystem
 
 ONE_TABLE = table_bytes(KEYS_MIN + 1, BY_OFFSET)
 
@@ -38,10 +47,15 @@ def one_offset_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tables_with(
-    thread: Executor, *, bytes_max: int = 1 << 30, monotonic: Callable[[], float] = lambda: 0.0
+    thread: Executor,
+    fs: FileSystem | None = None,
+    *,
+    bytes_max: int = 1 << 30,
+    monotonic: Callable[[], float] = lambda: 0.0,
 ) -> KeyTables:
     return KeyTables(
         thread,
+        fs or MemoryFileSystem(),
         settings=lambda: SETTINGS,
         bytes_max=lambda: bytes_max,
         monotonic=monotonic,
@@ -122,6 +136,108 @@ async def test_a_table_that_is_larger_than_all_may_be_is_refused_and_takes_nothi
     assert refused.value.bytes_needed > refused.value.bytes_max == 2 * ONE_TABLE
     assert tables.facts().table_bytes == 0
     assert await value(tables, log_with(b"2")) == b"2"
+
+
+# ---------------------------------------------------------------- keys on the disk
+
+
+KEYS = 9 * KEYS_MIN
+
+
+@pytest.fixture
+def spilling(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Returns how much memory tables may take, where a log with many keys needs more."""
+    monkeypatch.setattr(key_tables, "SPILLING_BYTES_MIN", 1)
+    return 2 * ONE_TABLE
+
+
+def log_with_many_keys() -> CompactedLog:
+    log = log_with(b"1")
+    log.append(*((b"key-%d" % number, b"%d" % number) for number in range(KEYS)))
+    return log
+
+
+async def found(tables: KeyTables, log: CompactedLog, *keys: bytes) -> list[bytes | None]:
+    async def made() -> KeyTables:
+        return tables
+
+    records = await KeyLookups(made, Turns()).find(log.log, keys, Room(1 << 20))
+    return [None if record is None else record.value for record in records]
+
+
+async def test_a_table_that_is_larger_than_all_may_be_goes_to_the_disk(
+    thread: Executor, spilling: int
+) -> None:
+    log = log_with_many_keys()
+    tables = tables_with(thread, log.fs, bytes_max=spilling)
+    numbers = range(0, KEYS, 97)
+    keys = [b"key-%d" % number for number in numbers]
+
+    assert await found(tables, log, *keys) == [b"%d" % number for number in numbers]
+    assert await found(tables, log, b"a", b"none") == [b"1", None]
+    log.append((b"key-5", b"new"), (b"none", b"here"))
+    assert await found(tables, log, b"key-5", b"none", b"key-6") == [b"new", b"here", b"6"]
+    facts = tables.facts()
+    assert facts.made_total == 1
+    assert facts.table_bytes <= spilling // 4
+    assert 24 * KEYS < facts.spilled_bytes < 25 * KEYS
+    # The file has no name.
+    assert log.fs.list(log.log.directory) == sorted(
+        each for each in log.fs.list(log.log.directory) if not each.endswith(".tmp")
+    )
+
+
+async def test_keys_on_the_disk_are_made_again_after_a_truncation(
+    thread: Executor, spilling: int
+) -> None:
+    log = log_with_many_keys()
+    tables = tables_with(thread, log.fs, bytes_max=spilling)
+    log.append((b"key-5", b"new"))
+    assert await found(tables, log, b"key-5") == [b"new"]
+    log.log.truncate_to(Offset(KEYS + 1))
+
+    assert await found(tables, log, b"key-5", b"key-6") == [b"5", b"6"]
+    assert tables.facts().made_total == 2
+
+
+async def test_a_changed_block_is_noticed_and_the_table_made_again(
+    thread: Executor, spilling: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_with_many_keys()
+    tables = tables_with(thread, log.fs, bytes_max=spilling)
+    await found(tables, log, b"key-5")
+    read = SpilledKeys._find_in
+    damaged = ["on the loop", "in a thread"]
+
+    def changed(its: SpilledKeys, number: int, hashed: bytes, **named: bool) -> Rank | None:
+        if damaged:
+            raise SpillDamaged(damaged.pop(0))
+        return read(its, number, hashed, **named)
+
+    monkeypatch.setattr(SpilledKeys, "_find_in", changed)
+    assert await found(tables, log, b"key-5") == [b"5"]
+    assert tables.facts().made_total == 2
+
+
+async def test_a_full_disk_fails_the_lookup_and_leaves_nothing(
+    thread: Executor, spilling: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_with_many_keys()
+    tables = tables_with(thread, log.fs, bytes_max=spilling)
+    append = MemoryFile.append
+
+    def full(file: MemoryFile, parts: Any) -> int:
+        if file.path.endswith(".tmp"):
+            raise NoSpace("append to", file.path, 28, "no space left on the device")
+        return append(file, parts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFile, "append", full)
+        with pytest.raises(NoSpace):
+            await found(tables, log, b"key-5")
+    assert tables.facts() == KeyLookupFacts()
+    assert log.log.offline_reason is None
+    assert await found(tables, log, b"key-5") == [b"5"]
 
 
 async def test_a_cancelled_request_leaves_the_table_to_the_next_one(thread: Executor) -> None:

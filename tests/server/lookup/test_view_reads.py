@@ -14,6 +14,7 @@ from server.runtime.executors import Executor
 from tests.harness.compacted_log import SETTINGS, CompactedLog
 from tests.harness.latest_view import notes_followed
 from tests.harness.log_builder import records_in
+from tests.harness.memory_fs import MemoryFileSystem
 
 RECORDS = 300
 """Several blocks of offsets."""
@@ -23,7 +24,11 @@ RECORDS = 300
 def reads() -> Iterator[ViewReads]:
     thread = Executor("lookups", threads=2)
     tables = KeyTables(
-        thread, settings=lambda: SETTINGS, bytes_max=lambda: 1 << 30, monotonic=lambda: 0.0
+        thread,
+        MemoryFileSystem(),
+        settings=lambda: SETTINGS,
+        bytes_max=lambda: 1 << 30,
+        monotonic=lambda: 0.0,
     )
 
     async def made() -> KeyTables:
