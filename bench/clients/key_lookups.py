@@ -3,6 +3,7 @@
 get       one key a request, on one connection
 batch     100 keys a request; also while another connection produces one record at a time
 first     the first get of a partition makes its table, from the key sidecars
+spilled   the same where a quarter of the keys would fit into memory: the table is on the disk
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ KEYS = 10_000_000
 RECORDS_EACH_BATCH = 100
 VALUE_BYTES = 100
 BATCH_KEYS = 100
+TABLE_BYTES, SPILLING_BYTES = 1 << 30, 64 << 20
+"""The table takes 267 MB."""
 TOPIC, OTHER = "state", "other"
 REQUESTS = 3_000
 LEG_SECONDS = 3.0
@@ -59,25 +62,35 @@ class Site:
 def key_lookup_figures(pairs: int) -> list[Figure]:
     """Measure gets beside the fastest route of the same HTTP server, and produces beside gets."""
     with site() as its:
-        first = first_figure(its)
-        with closing(HttpConnection(its.http_port)) as connection:
-            gets = [
-                get_figure(its, connection, "rate", pairs),
-                get_figure(its, connection, "p99", pairs),
-                batch_figure(its, connection, pairs),
-            ]
-        return [first, *gets, produce_figure(its, pairs)]
+        figures = [*get_figures(its, pairs), produce_figure(its, pairs)]
+    with site(table_bytes_max=SPILLING_BYTES) as its:
+        figures += [
+            replace(each, name=f"{each.name}, table on the disk")
+            for each in get_figures(its, pairs)
+        ]
+    return figures
+
+
+def get_figures(its: Site, pairs: int) -> list[Figure]:
+    first = first_figure(its)
+    with closing(HttpConnection(its.http_port)) as connection:
+        return [
+            first,
+            get_figure(its, connection, "rate", pairs),
+            get_figure(its, connection, "p99", pairs),
+            batch_figure(its, connection, pairs),
+        ]
 
 
 @contextmanager
-def site(keys: int = KEYS) -> Iterator[Site]:
+def site(keys: int = KEYS, table_bytes_max: int = TABLE_BYTES) -> Iterator[Site]:
     """Run a broker, fill a partition, clean it."""
     with tempfile.TemporaryDirectory() as folder:
         port, http_port, data = free_port(), free_port(), Path(folder) / "data"
         settings = (
             f"http.listener=http://127.0.0.1:{http_port}",
             "log.cleaner.backoff.ms=3600000",
-            "key.lookup.bytes.max=1073741824",
+            f"key.lookup.bytes.max={table_bytes_max}",
         )
         with running(broker_command(port, data, *settings), http_port) as pid:
             fill(port, keys)

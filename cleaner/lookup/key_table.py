@@ -39,6 +39,7 @@ from cleaner.rules.text import size_text
 from protocol.wire.numbers import Offset
 from storage.files.files import FileSystem
 from storage.formats.compaction_strategy import CompactionStrategy
+from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog
 
@@ -74,11 +75,16 @@ def first_table_bytes(view: TableView) -> int:
 
     A cleaned record is likely the only one of its key; how many keys others have is not known.
     """
-    rows = [each.row for each in view.tail.segments]
-    clean = sum(row.record_count for row in rows if row.end_offset <= view.tail.clean_offset)
-    others = sum(row.record_count for row in rows if row.end_offset > view.tail.clean_offset)
-    keys = max(clean, 0) + min(max(others, 0), GUESSED_KEYS_MAX)
-    return table_bytes(max(keys, KEYS_MIN), view.strategy)
+    counts = [_counts(each.row, view.tail.clean_offset) for each in view.tail.segments]
+    clean, others = (sum(each) for each in zip((0, 0), *counts, strict=True))
+    return table_bytes(max(clean + min(others, GUESSED_KEYS_MAX), KEYS_MIN), view.strategy)
+
+
+def _counts(row: SegmentRow, clean_offset: Offset) -> tuple[int, int]:
+    """Returns how many records of a segment are below the clean offset, and how many are not, about."""
+    count, span = max(row.record_count, 0), max(row.end_offset - row.base_offset, 1)
+    clean = count * min(max(clean_offset - row.base_offset, 0), span) // span
+    return clean, count - clean
 
 
 def table_bytes(keys: int, strategy: CompactionStrategy) -> int:

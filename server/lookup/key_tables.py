@@ -48,7 +48,7 @@ SPILLING_BYTES_MIN = 1 << 20
 """A table whose keys do not fit into memory takes a fourth of what all may take; at least this."""
 
 SPILLED_NAME = "lookup.tmp"
-"""In a log's directory, for a moment: a start removes what a crash has left of it."""
+"""In a log's directory, for a moment. What a crash may leave of it is empty; the next one removes it."""
 
 SLICE_SECONDS = 0.002
 """So long a work waits at most, beside one block of keys, for the renewal of the table's notes."""

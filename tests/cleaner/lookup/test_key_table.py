@@ -231,6 +231,17 @@ def test_the_first_table_has_room_for_the_clean_keys_and_for_a_guess() -> None:
     )
 
 
+def test_a_segment_of_which_a_part_is_clean_counts_as_clean_for_that_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cleaner.lookup.key_table.GUESSED_KEYS_MAX", 10)
+    log = CompactedLog()
+    log.append(*((b"key-%d" % number, b"v") for number in range(10_000)))
+    view = table_view(log.log, ALL)
+    tail = replace(view.tail, clean_offset=Offset(9_000))
+    assert first_table_bytes(replace(view, tail=tail)) == table_bytes(9_010, BY_OFFSET)
+
+
 def test_records_that_take_more_than_the_answer_may_are_refused_but_not_one_alone() -> None:
     log = CompactedLog()
     log.append((b"a", bytes(100)), (b"b", bytes(100)))
