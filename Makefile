@@ -49,6 +49,17 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \
     server/admin/test_lease_routes.py server/erasure/test_erasures.py \
     server/handlers/test_delete_records.py \
+    server/lookup/test_changes.py server/lookup/test_value_decoding.py server/fetching/test_session_model.py \
+    server/test_live_topic_configs.py server/snapshots server/live_records/test_record_routes.py \
+    server/admin/test_compaction_explain.py server/handlers/test_find_coordinator.py server/test_http_inputs.py \
+    server/test_ledger.py server/net/test_tls_transport.py server/net/test_busy_descriptors.py \
+    server/security/test_authorization.py server/security/sasl/test_tokens.py server/runtime/test_tasks.py \
+    server/test_bad_input_over_tls.py server/coordination/groups/test_holds.py storage/test_on_disk_page.py \
+    server/durability/test_unkeyed_appends.py server/events/test_compaction_events.py \
+    server/fetching/test_sessions.py server/lookup/test_get.py server/net/test_listener.py \
+    server/handlers/test_mirror_requests.py server/handlers/test_sasl_authenticate.py protocol/records/test_inflate.py \
+    server/coordination/groups/test_offset_commands.py server/metadata/test_embedded_store.py \
+    server/admin/test_compaction_routes.py server/handlers/test_alter_client_quotas.py \
     server/runtime/test_loop_watch.py server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
