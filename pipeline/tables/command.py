@@ -30,6 +30,9 @@ from pipeline.tables.options import (
     Keys,
     OffsetsPerBatch,
     PartitionBy,
+    RegistryConfig,
+    SchemaIds,
+    SchemaRegistry,
     TableFormat,
     TablePath,
     Topics,
@@ -40,6 +43,7 @@ from pipeline.tables.options import (
     schema_text,
 )
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.registry_options import registry_access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +67,9 @@ def batch(
     value_schema: ValueSchema = None,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
     confluent_header: ConfluentHeader = False,
+    schema_id: SchemaIds = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: RegistryConfig = None,
     key_format: Keys = KeyFormat.BYTES,
     key_column: KeyColumn = "key",
     partition_by: PartitionBy = None,
@@ -92,6 +99,9 @@ def stream(
     value_schema: ValueSchema = None,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
     confluent_header: ConfluentHeader = False,
+    schema_id: SchemaIds = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: RegistryConfig = None,
     key_format: Keys = KeyFormat.BYTES,
     key_column: KeyColumn = "key",
     partition_by: PartitionBy = None,
@@ -154,7 +164,12 @@ class Order:
                 topics=tuple(said["topic"]),
                 options=source_options(said["command_config"], said["option"]),
             ),
-            payload=Payload(value_schema=schema, **{name: said[name] for name in names}),
+            payload=Payload(
+                value_schema=schema,
+                schema_ids=tuple(said["schema_id"] or ()),
+                registry=registry_access(said["schema_registry"], said["schema_registry_config"]),
+                **{name: said[name] for name in names},
+            ),
             path=said["table"],
             table_format=said["table_format"],
             partition_by=said["partition_by"] or (),

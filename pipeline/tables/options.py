@@ -58,7 +58,38 @@ ConfluentHeader = Annotated[
     bool,
     typer.Option(
         "--confluent-header",
-        help="Avro values begin with the five bytes of Confluent's wire format.",
+        help="Avro values begin with the five bytes of Confluent's wire format. Implied by the options"
+        " below, of which it needs one.",
+        rich_help_panel=VALUES,
+    ),
+]
+SchemaIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--schema-id",
+        min=0,
+        metavar="ID",
+        help="An id that --value-schema has in the registry; other values are not parsed. Repeatable.",
+        rich_help_panel=VALUES,
+    ),
+]
+SchemaRegistry = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schema-registry",
+        metavar="URL",
+        help="Values are read by the schemas that they name, which this registry has (Confluent's API),"
+        " and become columns of --value-schema. Repeatable: the nodes of one registry.",
+        rich_help_panel=VALUES,
+    ),
+]
+RegistryConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema-registry-config",
+        metavar="FILE",
+        help="Properties: schema.registry.basic.auth.user.info=USER:PASSWORD,"
+        " schema.registry.ssl.truststore.location=FILE.pem.",
         rich_help_panel=VALUES,
     ),
 ]

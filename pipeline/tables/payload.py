@@ -21,6 +21,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.writer_schemas import SeenId, schemas_for, texts_of
+from schemas.wire_header import HEADER_BYTES, MAGIC
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
@@ -28,8 +30,7 @@ TOMBSTONE = "_tombstone"
 UNPARSED = "_unparsed"
 PARSED = "_parsed"
 CORRUPT = "_corrupt"
-CONFLUENT_HEADER_BYTES = 5
-"""Size of the magic byte 0 and the schema id before an Avro value (Confluent's wire format)."""
+SCHEMA_ID = "_schema_id"
 
 
 def rows_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
@@ -140,12 +141,9 @@ def parse_avro(last: DataFrame, payload: Payload) -> DataFrame:
     `from_avro` returns nulls for a value that it cannot parse, and also for a record of nulls. With
     the outer record, only the value that cannot be parsed is a null field.
     """
-    from pyspark.sql.avro.functions import from_avro
-
-    schema = around(payload.value_schema or "")
-    body = without_header() if payload.confluent_header else F.col("value")
     try:
-        read = last.withColumn(PARSED, from_avro(body, schema, {"mode": "PERMISSIVE"}))
+        outer = by_its_writer(last, payload) if payload.has_header else by_the_user(payload)
+        read = last.withColumn(PARSED, outer)
         value = read.schema[PARSED].dataType["value"].dataType
     except (AnalysisException, Py4JJavaError) as error:
         raise TableRefused(f"--value-schema: {cause(error)}") from error
@@ -153,6 +151,37 @@ def parse_avro(last: DataFrame, payload: Payload) -> DataFrame:
     if not isinstance(value, StructType):
         return read.withColumn(PARSED, F.when(inner.isNotNull(), F.struct(inner)))
     return read.withColumn(PARSED, inner)
+
+
+def by_the_user(payload: Payload) -> Column:
+    from pyspark.sql.avro.functions import from_avro
+
+    return from_avro(F.col("value"), around(payload.value_schema or ""), {"mode": "PERMISSIVE"})
+
+
+def by_its_writer(last: DataFrame, payload: Payload) -> Column:
+    """Returns a value read by its writer's schema, as one of the user's; null if that is not known.
+
+    Raises:
+        TableRefused: a schema is not known, and the user does not keep such values.
+    """
+    from pyspark.sql.avro.functions import from_avro
+
+    reader = around(payload.value_schema or "")
+    options = {"mode": "PERMISSIVE", "avroSchema": reader}
+    read = F.when(F.lit(False), from_avro(body(), reader, options))
+    texts = texts_of(ids_in(last), schemas_for(payload), payload.on_unparsable)
+    for schema_id, text in sorted(texts.items()):
+        read = read.when(id_of() == schema_id, from_avro(body(), around(text), options))
+    return read
+
+
+def ids_in(last: DataFrame) -> list[SeenId]:
+    """Returns the ids that values name, each with the first value. Reads all of them."""
+    first = F.min(F.struct("topic", "partition", "offset")).alias("first")
+    named = last.where(F.col("value").isNotNull() & has_header())
+    rows = named.groupBy(id_of().alias(SCHEMA_ID)).agg(first).collect()
+    return [SeenId(schema_id=row[SCHEMA_ID], **row["first"].asDict()) for row in rows]
 
 
 def around(schema: str) -> str:
@@ -164,12 +193,21 @@ def around(schema: str) -> str:
     return json.dumps({"type": "record", "name": "KompaktPayload", "fields": [field]})
 
 
-def without_header() -> Column:
-    """Returns the value without its header; null if the header is missing."""
-    begins = F.substring("value", 1, 1) == F.lit(b"\x00")
-    long_enough = F.length("value") > CONFLUENT_HEADER_BYTES
-    rest = F.expr(f"substring(value, {CONFLUENT_HEADER_BYTES + 1})")
-    return F.when(begins & long_enough, rest)
+def has_header() -> Column:
+    """Returns whether a value begins with the magic byte 0, an id, and something behind it."""
+    begins = F.substring("value", 1, 1) == F.lit(bytes([MAGIC]))
+    return begins & (F.length("value") > HEADER_BYTES)
+
+
+def id_of() -> Column:
+    """Returns the id of a value's schema; null if it has no header."""
+    number = F.conv(F.hex(F.expr("substring(value, 2, 4)")), 16, 10).cast("bigint")
+    return F.when(has_header(), number)
+
+
+def body() -> Column:
+    """Returns a value without its header; null if the header is missing."""
+    return F.when(has_header(), F.expr(f"substring(value, {HEADER_BYTES + 1})"))
 
 
 def unreadable() -> Column:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from pipeline.offsets.cut import TableRefused
+from schemas.registry_access import RegistryAccess
 
 
 class ValueFormat(enum.StrEnum):
@@ -43,9 +44,29 @@ class Payload:
     key_column: str = "key"
     on_unparsable: OnUnparsable = OnUnparsable.FAIL
     confluent_header: bool = False
+    """Whether values begin with the id of their writer's schema."""
+    schema_ids: tuple[int, ...] = ()
+    """The ids that `value_schema` has, without a registry."""
+    registry: RegistryAccess | None = None
+    """Where the writers' schemas come from; `value_schema` is the reader's then."""
 
     def __post_init__(self) -> None:
         if self.value_format is ValueFormat.AVRO and self.value_schema is None:
             raise TableRefused("values in Avro need --value-schema")
-        if self.confluent_header and self.value_format is not ValueFormat.AVRO:
-            raise TableRefused("--confluent-header goes with values in Avro")
+        knows_writers = self.registry is not None or bool(self.schema_ids)
+        if (self.confluent_header or knows_writers) and self.value_format is not ValueFormat.AVRO:
+            raise TableRefused(
+                "--confluent-header, --schema-id and --schema-registry go with values in Avro"
+            )
+        if self.registry is not None and self.schema_ids:
+            raise TableRefused("--schema-id is for values without --schema-registry")
+        if self.confluent_header and not knows_writers:
+            raise TableRefused(
+                "--confluent-header needs --schema-registry URL, or --schema-id with the ids that"
+                " --value-schema has: a value of another schema would be misread"
+            )
+
+    @property
+    def has_header(self) -> bool:
+        """Whether values begin with the id of a schema."""
+        return self.registry is not None or bool(self.schema_ids)

@@ -49,7 +49,10 @@ def test_offsets_are_json_for_programs(table: str) -> None:
         (["--option", "startingOffsets=latest"], "a table knows itself which records it needs"),
         (["--option", "nothing"], "write NAME=VALUE"),
         (["--value-format", "avro"], "values in Avro need --value-schema"),
-        (["--confluent-header"], "--confluent-header goes with values in Avro"),
+        (["--confluent-header"], "--schema-registry go with values in Avro"),
+        (["--schema-id", "7"], "--schema-registry go with values in Avro"),
+        (["--schema-registry", "ftp://x"], "ftp://x is not of the form http://host:port"),
+        (["--schema-registry-config", "/x"], "--schema-registry-config goes with"),
     ],
 )
 def test_a_line_that_makes_no_sense_ends_with_its_sentence(

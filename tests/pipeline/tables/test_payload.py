@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.registry_options import registry_access
+from tests.harness.fake_registry import FakeRegistry, Referred
 from tests.pipeline.table_model import WHEN, frame, record
 
 if TYPE_CHECKING:
@@ -27,6 +31,19 @@ AVRO = json.dumps(
         ],
     }
 )
+AGED = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "age", "type": "long"},
+            {"name": "note", "type": ["null", "string"]},
+        ],
+    }
+)
+WITH_AGE = b"\x10\x00\x02\x04yo"
+"""Avro: id 8, age 0, note `yo`. Read as an order without an age it is one without a note."""
 ORDER = b"\x0e\x02\x04hi"
 """Avro: id 7, note `hi`."""
 ALL_NULL = json.dumps(
@@ -74,14 +91,118 @@ def test_json_becomes_columns_with_the_schema_that_is_given_or_inferred(
     assert (one["id"], two["other"], dead["_tombstone"]) == (7, [1.5], True)
 
 
-def test_avro_becomes_columns_with_confluents_header_or_without(session: SparkSession) -> None:
-    plain = Payload(value_format=ValueFormat.AVRO, value_schema=AVRO)
-    with_header = Payload(value_format=ValueFormat.AVRO, value_schema=AVRO, confluent_header=True)
+def avro(**settings: Any) -> Payload:
+    return Payload(value_format=ValueFormat.AVRO, value_schema=AVRO, **settings)
 
-    (row,) = rows(session, plain, ORDER)
+
+def named(schema_id: int, value: bytes) -> bytes:
+    """A value that names its schema."""
+    return b"\0" + schema_id.to_bytes(4) + value
+
+
+def test_avro_becomes_columns_with_confluents_header_or_without(session: SparkSession) -> None:
+    (row,) = rows(session, avro(), ORDER)
     assert (row["id"], row["note"]) == (7, "hi")
-    (row,) = rows(session, with_header, b"\0\0\0\0\x2a" + ORDER)
+    (row,) = rows(session, avro(schema_ids=(42,)), named(42, ORDER))
     assert (row["id"], row["note"]) == (7, "hi")
+
+
+def test_a_value_of_another_schema_ends_the_job_before_anything_is_read(
+    session: SparkSession,
+) -> None:
+    values = [named(42, ORDER), named(43, WITH_AGE), named(43, WITH_AGE)]
+
+    with pytest.raises(TableRefused) as refused:
+        rows(session, avro(schema_ids=(42, 41)), *values)
+    assert str(refused.value) == (
+        "orders-0, offset 1: the value has the schema with id 43: --value-schema is that of 41, 42"
+        " (--schema-id)"
+    )
+    kept = avro(schema_ids=(42,), on_unparsable=OnUnparsable.KEEP)
+    assert [row["_unparsed"] for row in rows(session, kept, *values)] == [None, *values[1:]]
+
+
+def test_a_value_without_a_header_is_not_parsed(session: SparkSession) -> None:
+    payload = avro(schema_ids=(42,), on_unparsable=OnUnparsable.KEEP)
+    wrong = [ORDER, b"", b"\0\0\0\0\x2a", b"\1\0\0\0\x2a" + ORDER]
+
+    assert [row["_unparsed"] for row in rows(session, payload, *wrong)] == wrong
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """With the schemas 1, {id, note}, and 2, {id, age, note}."""
+    fake = FakeRegistry()
+    fake.add(AVRO)
+    fake.add(AGED)
+    with fake.served():
+        yield fake
+
+
+def read_by(registry: FakeRegistry, **settings: Any) -> Payload:
+    access = registry_access([registry.url], None)
+    return avro(registry=access, **settings)
+
+
+def test_each_value_is_read_by_the_schema_of_its_writer(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    first, second, dead = rows(
+        session, read_by(registry), named(1, ORDER), named(2, WITH_AGE), None
+    )
+
+    assert (first["id"], first["note"]) == (7, "hi")
+    # Read by the schema of the user alone, the note would be something else, or nothing.
+    assert (second["id"], second["note"]) == (8, "yo")
+    assert dead["_tombstone"]
+    assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
+    rows(session, read_by(registry), named(2, WITH_AGE))
+    assert len(registry.asked) == 2
+
+
+def test_a_column_that_the_writer_does_not_have_is_an_error_and_no_null(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    payload = replace(read_by(registry), value_schema=AGED)
+
+    with pytest.raises(Exception, match="orders-0, offset 1") as failure:
+        rows(session, payload, named(2, WITH_AGE), named(1, ORDER))
+    assert cause(failure.value) == "orders-0, offset 1: the value is not avro of this schema"
+
+
+def test_a_schema_that_the_registry_does_not_have_is_named_with_the_value(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    with pytest.raises(TableRefused, match="offset 1: the value has the schema with id 9: "):
+        rows(session, read_by(registry), named(1, ORDER), named(9, ORDER))
+    kept = read_by(registry, on_unparsable=OnUnparsable.KEEP)
+    good, bad = rows(session, kept, named(1, ORDER), named(9, ORDER))
+    assert (good["_unparsed"], bad["_unparsed"]) == (None, named(9, ORDER))
+
+
+def test_without_its_registry_a_job_ends_also_if_it_keeps_what_cannot_be_parsed(
+    session: SparkSession,
+) -> None:
+    access = registry_access(["http://127.0.0.1:1"], None)
+    payload = avro(registry=access, on_unparsable=OnUnparsable.KEEP)
+
+    with pytest.raises(TableRefused, match=r"orders-0, offset 0: .* cannot be reached"):
+        rows(session, payload, named(1, ORDER))
+
+
+def test_a_registered_schema_may_refer_to_others(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    note = json.dumps({"type": "fixed", "name": "x.Note", "size": 2})
+    registry.add(note, subject="note")
+    both = {"type": "record", "name": "Order", "fields": [{"name": "note", "type": "x.Note"}]}
+    schema_id = registry.add(json.dumps(both), refers_to=[Referred("x.Note", "note")])
+    whole = both | {"fields": [{"name": "note", "type": json.loads(note)}]}
+
+    (row,) = rows(
+        session, replace(read_by(registry), value_schema=json.dumps(whole)), named(schema_id, b"hi")
+    )
+    assert row["note"] == b"hi"
 
 
 def test_an_avro_record_of_nulls_is_not_taken_for_one_that_cannot_be_read(
@@ -149,6 +270,10 @@ def test_a_schema_that_cannot_be_used_is_one_sentence(
     assert "\n" not in str(refused.value)
 
 
-def test_avro_needs_a_schema() -> None:
+def test_avro_needs_a_schema_and_its_header_what_the_ids_mean() -> None:
     with pytest.raises(TableRefused, match="need --value-schema"):
         Payload(value_format=ValueFormat.AVRO)
+    with pytest.raises(TableRefused, match="a value of another schema would be misread"):
+        avro(confluent_header=True)
+    with pytest.raises(TableRefused, match="--schema-id is for values without --schema-registry"):
+        avro(schema_ids=(1,), registry=registry_access(["http://registry"], None))

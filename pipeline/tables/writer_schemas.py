@@ -1,0 +1,118 @@
+"""The schemas with which values were written, by the ids in their headers.
+
+A value names the schema of its writer (Confluent's wire format). Read with another one it may become
+something else, such as a null where a text was. So each id must be known: from a registry, or from the
+user, who says which ids his schema has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.payload_options import OnUnparsable, Payload
+from schemas.avro_schema import whole_avro_schema
+from schemas.outcomes import DecodingFailed, Undecoded
+from schemas.registry import DOWN, Registry
+from schemas.registry_access import RegistryAccess
+from schemas.registry_client import RegistryClient
+from schemas.schema import SchemaType
+
+
+class NoWriterSchema(Exception):
+    """A schema cannot be had. The text is a clause that says why."""
+
+    def __init__(self, reason: str, *, is_down: bool = False) -> None:
+        super().__init__(reason)
+        self.is_down = is_down
+        """Whether no other schema can be had either."""
+
+
+class WriterSchemas(Protocol):
+    """Where the schemas of writers come from."""
+
+    def text(self, schema_id: int) -> str:
+        """Returns an Avro schema, as JSON. Raises NoWriterSchema."""
+
+
+class GivenSchemas:
+    """The user's schema, for the ids that he says."""
+
+    def __init__(self, schema_ids: Iterable[int], text: str) -> None:
+        self._schema_ids = frozenset(schema_ids)
+        self._text = text
+
+    def text(self, schema_id: int) -> str:
+        if schema_id in self._schema_ids:
+            return self._text
+        ids = ", ".join(map(str, sorted(self._schema_ids)))
+        raise NoWriterSchema(f"--value-schema is that of {ids} (--schema-id)")
+
+
+class RegisteredSchemas:
+    """The schemas of a registry, each asked for once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def text(self, schema_id: int) -> str:
+        found = self._registry.schema(schema_id)
+        if isinstance(found, Undecoded):
+            raise NoWriterSchema(found.reason, is_down=found.code in DOWN)
+        if found.type is not SchemaType.AVRO:
+            raise NoWriterSchema(f"the registry has it as {found.type.value}, not as AVRO")
+        try:
+            return whole_avro_schema(found)
+        except DecodingFailed as error:
+            raise NoWriterSchema(str(error)) from error
+
+
+@cache
+def registered(access: RegistryAccess) -> RegisteredSchemas:
+    """Returns the schemas of a registry; the same for all micro-batches of a job."""
+    return RegisteredSchemas(Registry(RegistryClient(access)))
+
+
+def schemas_for(payload: Payload) -> WriterSchemas:
+    """Returns where the schemas of a job's values come from."""
+    if payload.registry is not None:
+        return registered(payload.registry)
+    return GivenSchemas(payload.schema_ids, payload.value_schema or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenId:
+    """An id that values name, and the first of them."""
+
+    schema_id: int
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}, offset {self.offset}: the value has the schema with id"
+            f" {self.schema_id}"
+        )
+
+
+def texts_of(
+    seen: Iterable[SeenId], schemas: WriterSchemas, on_unparsable: OnUnparsable
+) -> Mapping[int, str]:
+    """Returns the schemas by their ids. Those that cannot be had are left out if the user keeps values
+    that cannot be parsed.
+
+    Raises:
+        TableRefused: one cannot be had; nothing was written.
+    """
+    found: dict[int, str] = {}
+    for each in sorted(seen, key=lambda its: (its.topic, its.partition, its.offset)):
+        try:
+            found[each.schema_id] = schemas.text(each.schema_id)
+        except NoWriterSchema as error:
+            if error.is_down or on_unparsable is OnUnparsable.FAIL:
+                raise TableRefused(f"{each}: {error}") from error
+    return found

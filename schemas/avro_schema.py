@@ -1,0 +1,73 @@
+"""An Avro schema as one text, with everything that it refers to inside. Pure.
+
+A registry gives a schema that refers to others in parts. Who reads values with a library that knows no
+references, such as Spark, needs each named type where it is used first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from schemas.outcomes import UnsupportedSchema
+from schemas.schema import Schema
+
+NAMED_TYPES = frozenset({"record", "error", "enum", "fixed"})
+NESTED_MAX = 200
+
+
+def whole_avro_schema(schema: Schema) -> str:
+    """Returns the JSON text of a schema without references. Raises UnsupportedSchema."""
+    try:
+        parts = {each.name: _read(each.text) for each in schema.references}
+        return msgspec.json.encode(_Inlining(parts).of(_read(schema.text), "", 0)).decode()
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UnsupportedSchema(f"it is no Avro schema: {type(error).__name__}: {error}") from error
+
+
+class _Inlining:
+    """Puts each part where it is named first."""
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self._parts = parts
+        """By full name; taken out when it is used."""
+
+    def of(self, node: Any, namespace: str, depth: int) -> Any:
+        if depth > NESTED_MAX:
+            raise UnsupportedSchema(f"it is nested deeper than {NESTED_MAX}")
+        match node:
+            case str():
+                return self._named(node, namespace, depth)
+            case list():
+                return [self.of(each, namespace, depth + 1) for each in node]
+            case {"type": str(kind)} if kind in NAMED_TYPES:
+                return self._defined(node, namespace, depth)
+            case {"type": "array"}:
+                return node | {"items": self.of(node["items"], namespace, depth + 1)}
+            case {"type": "map"}:
+                return node | {"values": self.of(node["values"], namespace, depth + 1)}
+            case {"type": inner}:
+                return node | {"type": self.of(inner, namespace, depth + 1)}
+            case _:
+                raise UnsupportedSchema("it is no Avro schema: a part of it has no type")
+
+    def _named(self, name: str, namespace: str, depth: int) -> Any:
+        for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
+            if full in self._parts:
+                return self.of(self._parts.pop(full), "", depth + 1)
+        return name
+
+    def _defined(self, node: dict[str, Any], namespace: str, depth: int) -> Any:
+        inside = node["name"].rpartition(".")[0] or node.get("namespace", namespace)
+        if "fields" not in node:
+            return node
+        fields = [
+            each | {"type": self.of(each["type"], inside, depth + 1)} for each in node["fields"]
+        ]
+        return node | {"fields": fields}
+
+
+def _read(text: str) -> Any:
+    """Returns a schema as Python values; the name of a type may stand there without quotes."""
+    return text.strip() if text.strip().isidentifier() else msgspec.json.decode(text)

@@ -1,0 +1,76 @@
+"""A schema with references becomes one text that means the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from schemas.avro_schema import NESTED_MAX, whole_avro_schema
+from schemas.outcomes import UnsupportedSchema
+from schemas.schema import Named, Schema, SchemaType
+
+CITY = {
+    "type": "record",
+    "name": "City",
+    "namespace": "geo",
+    "fields": [{"name": "name", "type": "string"}, {"name": "kind", "type": "Kind"}],
+}
+KIND = {"type": "enum", "name": "geo.Kind", "symbols": ["BIG", "SMALL"]}
+PERSON = {
+    "type": "record",
+    "name": "Person",
+    "namespace": "people",
+    "fields": [
+        {"name": "home", "type": "geo.City"},
+        {"name": "others", "type": {"type": "array", "items": "geo.City"}},
+        {"name": "by_year", "type": {"type": "map", "values": ["null", "geo.Kind"]}},
+        {"name": "boss", "type": ["null", "Person"]},
+    ],
+}
+
+
+def schema(text: Any, *references: tuple[str, Any]) -> Schema:
+    return Schema(
+        id=1,
+        type=SchemaType.AVRO,
+        text=text if isinstance(text, str) else json.dumps(text),
+        references=tuple(Named(name, json.dumps(each)) for name, each in references),
+    )
+
+
+def test_each_named_type_stands_where_it_is_used_first() -> None:
+    whole = json.loads(whole_avro_schema(schema(PERSON, ("geo.Kind", KIND), ("geo.City", CITY))))
+    value = {
+        "home": {"name": "Bonn", "kind": "SMALL"},
+        "others": [{"name": "Rome", "kind": "BIG"}],
+        "by_year": {"1999": "BIG"},
+        "boss": None,
+    }
+    written = io.BytesIO()
+    parsed = fastavro.parse_schema(whole)
+    fastavro.schemaless_writer(written, parsed, value)
+    written.seek(0)
+
+    assert fastavro.schemaless_reader(written, parsed, None) == value
+
+
+@pytest.mark.parametrize("text", ['"string"', "string", '{"type": "long", "logicalType": "x"}'])
+def test_a_schema_without_references_means_the_same(text: str) -> None:
+    expected = "string" if text == "string" else json.loads(text)
+    assert json.loads(whole_avro_schema(schema(text))) == expected
+
+
+@pytest.mark.parametrize("text", ["{", "7", '{"name": "x"}', '{"type": "array"}'])
+def test_what_is_no_schema_is_refused_as_such(text: str) -> None:
+    with pytest.raises(UnsupportedSchema, match="it is no Avro schema"):
+        whole_avro_schema(schema(text))
+
+
+def test_deep_nesting_is_refused() -> None:
+    text = '{"type": "array", "items": ' * (NESTED_MAX + 1) + '"int"' + "}" * (NESTED_MAX + 1)
+    with pytest.raises(UnsupportedSchema, match="nested deeper"):
+        whole_avro_schema(schema(text))
