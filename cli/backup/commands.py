@@ -183,8 +183,8 @@ def restore(
 ) -> None:
     """Make a new data directory from a backup, on which a broker can start.
 
-    Without --backup: from the newest one. Never overwrites anything. Users, ACLs, quotas and the offsets
-    of groups are always restored.
+    Without --backup: from the newest one. Never overwrites anything. Users, ACLs and quotas are always
+    restored, and the offsets of groups, unless the snapshot is of an earlier time.
     """
     from cli.backup.restore import restore_backup
 

@@ -122,6 +122,7 @@ def _report(place: str, finished: FinishedBackup, seconds: float, *, as_json: bo
             {
                 "id": index.id,
                 "created_ms": index.snapshot.created_ms,
+                "as_of_ms": index.snapshot.as_of_ms,
                 "repository": place,
                 "topics": len(index.snapshot.topics),
                 "partitions": partitions_of(index),

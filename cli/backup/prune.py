@@ -64,7 +64,7 @@ def _span(text: str | None) -> int | None:
 
 def _print(plan: PrunePlan, done: str) -> None:
     for index in plan.deleted:
-        typer.echo(f"{done} {index.id} of {moment_text(index.snapshot.created_ms)}")
+        typer.echo(f"{done} {index.id} as of {moment_text(index.snapshot.as_of_ms)}")
     typer.echo(
         f"{done} {count_text(len(plan.deleted), 'backup')} and"
         f" {count_text(len(plan.objects), 'object')}, {size_text(plan.bytes)};"

@@ -75,6 +75,7 @@ def _report(plan: RestorePlan, *, as_json: bool) -> None:
             {
                 "backup": plan.index.id,
                 "created_ms": plan.index.snapshot.created_ms,
+                "as_of_ms": plan.index.snapshot.as_of_ms,
                 "log_dirs": directories,
                 "topics": sorted(plan.topics),
                 "bytes": plan.bytes,
@@ -82,7 +83,7 @@ def _report(plan: RestorePlan, *, as_json: bool) -> None:
         )
         return
     typer.echo(
-        f"restored backup {plan.index.id} of {moment_text(plan.index.snapshot.created_ms)}:"
+        f"restored backup {plan.index.id} as of {moment_text(plan.index.snapshot.as_of_ms)}:"
         f" {count_text(len(plan.topics), 'topic')}, {size_text(plan.bytes)}"
     )
     typer.echo(f"start the broker with log.dirs={','.join(directories)}")

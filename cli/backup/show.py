@@ -48,6 +48,7 @@ def _facts(backups: Sequence[BackupIndex]) -> Iterator[dict[str, Any]]:
         yield {
             "id": index.id,
             "created_ms": index.snapshot.created_ms,
+            "as_of_ms": index.snapshot.as_of_ms,
             "topics": len(index.snapshot.topics),
             "partitions": partitions_of(index),
             "files": len(index.files),
@@ -59,7 +60,7 @@ def _facts(backups: Sequence[BackupIndex]) -> Iterator[dict[str, Any]]:
 def _row(facts: dict[str, Any]) -> list[str]:
     return [
         facts["id"],
-        moment_text(facts["created_ms"]),
+        moment_text(facts["as_of_ms"]),
         f"{facts['topics']:,}",
         f"{facts['partitions']:,}",
         size_text(facts["bytes"]),

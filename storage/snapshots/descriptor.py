@@ -90,6 +90,11 @@ class SnapshotDescriptor(Struct, frozen=True, kw_only=True):
     node: dict[str, str]
     """All entries of the node's metadata store, by key."""
 
+    @property
+    def as_of_ms(self) -> int:
+        """The wall time as of which the topics are kept."""
+        return self.created_ms if self.at_ms is None else self.at_ms
+
     def metadata_directory(self) -> DirectoryInSnapshot:
         """Returns the directory that has the metadata."""
         return next(each for each in self.directories if each.has_metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,7 +171,7 @@ def test_backups_are_incremental_listed_verified_and_pruned(site: Site) -> None:
     kept = typed.told("backup", "prune", "--to", place, "--keep", "1", "--keep-for", "30d")
     assert kept == "deleted 0 backups and 0 objects, 0 B; 2 backups left\n"
     pruned = typed.told("backup", "prune", "--to", place, "--keep", "1")
-    assert pruned.splitlines()[0].startswith(f"deleted {first} of 20")
+    assert pruned.splitlines()[0].startswith(f"deleted {first} as of 20")
     assert second in typed.told("backup", "list", "--to", place)
     assert typed.json("backup", "verify", "--to", place)["backups"] == 1
 
@@ -220,3 +221,30 @@ def test_wrong_uses_are_refused_in_a_sentence(tmp_path: Path) -> None:
     nobody = refusal("create", "--to", empty, "--url", "http://127.0.0.1:9", code=3)
     assert "no broker answers" in nobody
     assert not Path(empty).exists()
+
+
+def test_a_broker_on_a_backup_of_an_earlier_time_has_the_topics_of_then(site: Site) -> None:
+    typed = site.typed
+    typed.told("topics", "create", "prices", "--compact")
+    typed.told("produce", "prices", "-K", ":", given="apple:1\npear:2\n")
+    at_ms = wait_ms()
+    typed.told("produce", "prices", "-K", ":", "--null-value", "NULL", given="apple:3\npear:NULL\n")
+    snapshot = typed.json("snapshot", "create", "--topics", "prices", "--at", str(at_ms))["id"]
+    assert site.back_up("--snapshot", snapshot) == snapshot
+    (listed,) = typed.json("backup", "list", "--to", site.place)["backups"]
+    assert listed["as_of_ms"] == at_ms < listed["created_ms"]
+
+    with site.restored("before") as broker:
+        restored = TypedCommands(broker)
+        assert restored.told("consume", "prices", "-K", ":") == "apple:1\npear:2\n"
+        restored.told("produce", "prices", "-K", ":", given="plum:4\n")
+        told = restored.told("consume", "prices", "-K", ":", "--group", "readers", *PATIENT)
+        assert told == "apple:1\npear:2\nplum:4\n"
+
+
+def wait_ms() -> int:
+    """Returns a millisecond in which nothing was written, once it is over."""
+    now_ms = time.time_ns() // 1_000_000 + 1
+    while time.time_ns() // 1_000_000 <= now_ms:
+        time.sleep(0.001)
+    return now_ms
