@@ -47,6 +47,9 @@ LOAD_FACTOR = 0.9
 SPILL_SLOTS = 1024
 """Slots at the end of the offset map that are no key's first choice (`KP_SPILL_MAX`)."""
 
+PLACES_SHARE = 8
+"""An eighth of the memory of a table that spills is for what says where in the file a key is."""
+
 COMPARED_MAX = 4_096
 """So many new keys are compared with the disk one by one; more of them go there."""
 
@@ -138,8 +141,7 @@ class KeyTable:
         self._bytes_max = bytes_max
         self._place = place
         self._hash_key = view.hash_key
-        # Half of it is for what says where in the file a key is.
-        head_bytes = bytes_max if place is None else bytes_max // 2
+        head_bytes = bytes_max if place is None else bytes_max - bytes_max // PLACES_SHARE
         self._map = OffsetMap(
             head_bytes - notes_bytes(bytes_max),
             view.hash_key,
@@ -351,7 +353,7 @@ class KeyTable:
         self._spilled = spilled
         self._map.clear()
         self._fresh.clear()
-        if spilled.memory_bytes > self._bytes_max // 2:
+        if spilled.memory_bytes > self._bytes_max // PLACES_SHARE:
             raise TableTooSmall(2 * self._bytes_max)
 
     def _note_outranked_on_disk(self, meter: PassMeter) -> None:

@@ -159,7 +159,7 @@ class StorageConfig:
         doc="The memory of the tables by which last values are found (kompakt get), of all partitions"
         " together: 27 bytes a key, 36 with compaction.strategy=timestamp or header. Tables that were"
         " not used for the longest time make room for others; a partition whose table alone is larger"
-        " is refused. Specific to Kompakt.",
+        " keeps most of it on the disk. Specific to Kompakt.",
     )
 
     @property

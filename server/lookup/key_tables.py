@@ -43,9 +43,9 @@ ATTEMPTS = 10
 
 NOTHING = Offset(0)
 
-SPILLING_SHARE = 4
+SPILLING_SHARE = 2
 SPILLING_BYTES_MIN = 1 << 20
-"""A table whose keys do not fit into memory takes a fourth of what all may take; at least this."""
+"""A table whose keys do not fit into memory takes half of what all may take; at least this."""
 
 SPILLED_NAME = "lookup.tmp"
 """In a log's directory, for a moment. What a crash may leave of it is empty; the next one removes it."""
