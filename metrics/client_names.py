@@ -154,7 +154,7 @@ KEY_TABLE_BYTES = Metric.gauge(
 )
 KEY_TABLE_SPILLED_BYTES = Metric.gauge(
     "kompakt_key_lookup_spilled_bytes",
-    "What tables have on the disk that do not fit into key.lookup.bytes.max; each lookup reads it.",
+    "What tables have on the disk that do not fit into key.lookup.bytes.max; a lookup reads a block.",
 )
 KEY_TABLES_MADE = Metric.counter(
     "kompakt_key_lookup_tables_made_total",

@@ -31,7 +31,9 @@ class _Inlining:
 
     def __init__(self, parts: dict[str, Any]) -> None:
         self._parts = parts
-        """By full name; taken out when it is used."""
+        """By the names that the registry gives them; taken out when they are used."""
+        self._placed: dict[str, str] = {}
+        """The full names of those that were used, by the same names."""
 
     def of(self, node: Any, namespace: str, depth: int) -> Any:
         if depth > NESTED_MAX:
@@ -53,10 +55,22 @@ class _Inlining:
                 raise UnsupportedSchema("it is no Avro schema: a part of it has no type")
 
     def _named(self, name: str, namespace: str, depth: int) -> Any:
-        for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
-            if full in self._parts:
-                return self.of(self._parts.pop(full), "", depth + 1)
+        for key in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
+            if key in self._placed:
+                return self._placed_name(key, namespace)
+            if key in self._parts:
+                part = self._parts.pop(key)
+                self._placed[key] = _full_name(part, namespace) or key
+                return self.of(part, namespace, depth + 1)
         return name
+
+    def _placed_name(self, key: str, namespace: str) -> str:
+        full = self._placed[key]
+        if namespace and "." not in full:
+            raise UnsupportedSchema(
+                f"it names {full}, which has no namespace, inside of {namespace}"
+            )
+        return full
 
     def _defined(self, node: dict[str, Any], namespace: str, depth: int) -> Any:
         inside = node["name"].rpartition(".")[0] or node.get("namespace", namespace)
@@ -66,6 +80,14 @@ class _Inlining:
             each | {"type": self.of(each["type"], inside, depth + 1)} for each in node["fields"]
         ]
         return node | {"fields": fields}
+
+
+def _full_name(part: Any, namespace: str) -> str | None:
+    """Returns the full name of a part in a place, where it gets that namespace if it has none."""
+    if not isinstance(part, dict) or "name" not in part:
+        return None
+    name, own = part["name"], part.get("namespace", namespace)
+    return f"{own}.{name}" if own and "." not in name else str(name)
 
 
 def _read(text: str) -> Any:

@@ -83,7 +83,7 @@ def schema_answer(url: str, what: str, status: int, body: bytes) -> SchemaAnswer
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Unavailable(
             REGISTRY_REFUSED,
-            f"what answers at {url} is no schema registry: check schema.registry.url ({error})",
+            f"what answers at {url} is no schema registry: check its URL ({error})",
         ) from error
 
 

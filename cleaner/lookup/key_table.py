@@ -50,8 +50,9 @@ SPILL_SLOTS = 1024
 PLACES_SHARE = 8
 """An eighth of the memory of a table that spills is for what says where in the file a key is."""
 
-COMPARED_MAX = 4_096
-"""So many new keys are compared with the disk one by one; more of them go there."""
+COMPARED_MIN, COMPARED_SHARE = 4_096, 1_000
+"""So many new keys are compared with the disk one by one, or a thousandth of those that are there. If
+there are more, a merge takes less time, though it writes the whole file again."""
 
 KEYS_MIN = 1 << 12
 """A table has room for so many keys at least."""
@@ -321,15 +322,16 @@ class KeyTable:
                     self._spill(meter)
                     at = offset_at(block, step.entries, base_offset=source.base_offset)
                     step = put(start_offset=at)
-                if self._place is not None:
-                    self._fresh |= {
-                        *entry_hashes(
+                # More than these are not compared one by one, so they are not remembered.
+                if self._spilled is not None and len(self._fresh) <= self._compared_max:
+                    self._fresh.update(
+                        entry_hashes(
                             block,
                             base_offset=source.base_offset,
                             start_offset=start_offset,
                             end_offset=view.tail.last_stable_offset,
                         )
-                    }
+                    )
         self._note_outranked_on_disk(meter)
         for segment in segments:
             if segment.row.base_offset >= self.end_offset:
@@ -356,9 +358,14 @@ class KeyTable:
         if spilled.memory_bytes > self._bytes_max // PLACES_SHARE:
             raise TableTooSmall(2 * self._bytes_max)
 
+    @property
+    def _compared_max(self) -> int:
+        """How many new keys are compared with the disk one by one, rather than by a merge."""
+        return max(COMPARED_MIN, self._spilled.count // COMPARED_SHARE if self._spilled else 0)
+
     def _note_outranked_on_disk(self, meter: PassMeter) -> None:
         """Note which records on the disk the new ones outrank, or the reverse."""
-        if self._spilled is not None and len(self._fresh) > COMPARED_MAX:
+        if self._spilled is not None and len(self._fresh) > self._compared_max:
             self._spill(meter)  # It reads the disk in order, and notes the same.
         if self._spilled is not None:
             for hashed in self._fresh:

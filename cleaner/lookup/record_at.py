@@ -6,10 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.record import Record
 from protocol.records.record_search import find_record
-from protocol.wire.numbers import Offset
+from protocol.wire.numbers import Offset, Position
 from storage.batches.cached_reads import Reads
 from storage.batches.walk import last_offset_in
 from storage.files.errors import CorruptLog, NotCached
@@ -50,25 +49,27 @@ def record_at(
     size = segment.size
     with segment.reading(cached_only=cached_bytes_max is not None) as reads:
         position, last_offset = claimed_position_before(segment, offset, reads)
-        data = reads.read_at(position, min(READ_BYTES, size - position))
+        data = _read(reads, position, size)
         if last_offset is not None and last_offset_in(data) != last_offset:
             # The index is wrong, and is made again, unless that would take too long here.
             position = position_before(segment, offset, reads)
-            data = reads.read_at(position, min(READ_BYTES, size - position))
+            data = _read(reads, position, size)
         while True:
-            record, needed = find_record(
+            record, needed, skipped = find_record(
                 data, offset, position=position, decompressed_bytes_max=decompressed_bytes_max
             )
-            if not needed or position + needed == size + HEADER_BYTES:
+            position = Position(position + skipped)
+            if not needed or position == size:
                 return record
             if cached_bytes_max is not None and needed > cached_bytes_max:
                 raise NotCached(reads.path)
-            data = _longer(reads, position, needed, size)
+            if position + needed > size:
+                raise CorruptLog(reads.path, position, "the segment ends inside a batch")
+            data = _read(reads, position, size, at_least=needed)
+            if len(data) < needed:
+                raise CorruptLog(reads.path, position, "the file ends inside a batch")
 
 
-def _longer(reads: Reads, position: int, needed: int, size: int) -> bytes | bytearray:
-    """Returns so many bytes from a position on. Raises CorruptLog if the segment ends before."""
-    data = reads.read_at(position, needed)
-    if len(data) < needed or position + needed > size:
-        raise CorruptLog(reads.path, position, "the segment ends inside a batch")
-    return data
+def _read(reads: Reads, position: int, size: int, *, at_least: int = 0) -> bytes | bytearray:
+    """Returns the next bytes of a segment of some size. A wrong index may name a position beyond it."""
+    return reads.read_at(position, max(0, min(max(READ_BYTES, at_least), size - position)))

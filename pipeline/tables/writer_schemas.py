@@ -15,9 +15,9 @@ from typing import Protocol
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import OnUnparsable, Payload
 from schemas.avro_schema import whole_avro_schema
-from schemas.outcomes import DecodingFailed, Undecoded
-from schemas.registry import DOWN, Registry
+from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed
 from schemas.registry_access import RegistryAccess
+from schemas.registry_answers import Unavailable
 from schemas.registry_client import RegistryClient
 from schemas.schema import SchemaType
 
@@ -28,7 +28,7 @@ class NoWriterSchema(Exception):
     def __init__(self, reason: str, *, is_down: bool = False) -> None:
         super().__init__(reason)
         self.is_down = is_down
-        """Whether no other schema can be had either."""
+        """Whether it may be there nevertheless."""
 
 
 class WriterSchemas(Protocol):
@@ -53,15 +53,23 @@ class GivenSchemas:
 
 
 class RegisteredSchemas:
-    """The schemas of a registry, each asked for once."""
+    """The schemas of a registry, each fetched once."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._texts: dict[int, str] = {}
 
     def text(self, schema_id: int) -> str:
-        found = self._registry.schema(schema_id)
-        if isinstance(found, Undecoded):
-            raise NoWriterSchema(found.reason, is_down=found.code in DOWN)
+        if schema_id not in self._texts:
+            self._texts[schema_id] = self._fetched(schema_id)
+        return self._texts[schema_id]
+
+    def _fetched(self, schema_id: int) -> str:
+        try:
+            found = self._client.schema(schema_id)
+        except Unavailable as error:
+            is_sure = error.code in {UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA}
+            raise NoWriterSchema(str(error), is_down=not is_sure) from error
         if found.type is not SchemaType.AVRO:
             raise NoWriterSchema(f"the registry has it as {found.type.value}, not as AVRO")
         try:
@@ -73,7 +81,7 @@ class RegisteredSchemas:
 @cache
 def registered(access: RegistryAccess) -> RegisteredSchemas:
     """Returns the schemas of a registry; the same for all micro-batches of a job."""
-    return RegisteredSchemas(Registry(RegistryClient(access)))
+    return RegisteredSchemas(RegistryClient(access))
 
 
 def schemas_for(payload: Payload) -> WriterSchemas:

@@ -10,11 +10,12 @@ from protocol.records.record import Record
 
 def find_record(
     chunk: Buffer, offset: int, *, position: int, decompressed_bytes_max: int
-) -> tuple[Record | None, int]:
-    """Returns the record at an offset, None if there is none, and 0; or None, and how many bytes `chunk`
-    must have to say so.
+) -> tuple[Record | None, int, int]:
+    """Returns the record at an offset, or None, how many bytes are needed to say so, and where from.
 
-    A control batch has no records here.
+    The second number is 0 if it is certain. Otherwise the batch at the third number, counted from the
+    start of `chunk`, must be there with so many bytes; all before it end below the offset. A control
+    batch has no records here.
 
     Args:
         chunk: whole batches from one that begins at or below the offset; the last may be cut off.

@@ -39,7 +39,7 @@ def find_record(
     while True:
         status = read_batch_header(at, end, &header)
         if status == BATCH_CUT:
-            return None, (at - start) + header.size
+            return None, header.size, at - start
         if status != BATCH_OK:
             raise damaged(position + (at - start), "its header is damaged")
         if header.last_offset >= offset:
@@ -52,11 +52,16 @@ def find_record(
         or header.record_count == 0
         or header.attributes & ATTRIBUTE_CONTROL
     ):
-        return None, 0
+        return None, 0, at - start
     if header.attributes & ATTRIBUTE_CODEC_MASK == 0:
-        position += at - start
-        return record_in(at + BATCH_HEADER_SIZE, at + header.size, &header, offset, position), 0
-    return inflated_record(at, &header, offset, position + (at - start), decompressed_bytes_max), 0
+        found = record_in(
+            at + BATCH_HEADER_SIZE, at + header.size, &header, offset, position + (at - start)
+        )
+    else:
+        found = inflated_record(
+            at, &header, offset, position + (at - start), decompressed_bytes_max
+        )
+    return found, 0, at - start
 
 
 cdef object inflated_record(

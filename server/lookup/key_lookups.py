@@ -33,7 +33,7 @@ BATCH_AT_ONCE_MAX = 64 << 10
 INFLATED_AT_ONCE_MAX = 256 << 10
 """The loop reads no batch that is larger, or inflates to more."""
 
-AT_ONCE_NO_MORE = (
+NEEDS_A_THREAD = (
     NotCached,
     DecompressionTooLarge,
     OutdatedTable,
@@ -41,7 +41,7 @@ AT_ONCE_NO_MORE = (
     SpillDamaged,
     SegmentRemoved,
 )
-"""With these a thread has to go on: it can wait, or make another table."""
+"""With these a thread goes on: it can wait, or make another table."""
 
 LastRecords: TypeAlias = tuple[Record | None, ...]
 """For each key its last record, which may be a tombstone; None if it is not in the log."""
@@ -103,7 +103,7 @@ def _find_at_once(
             decompressed_bytes_max=INFLATED_AT_ONCE_MAX,
             cached_bytes_max=BATCH_AT_ONCE_MAX,
         )
-    except AT_ONCE_NO_MORE:
+    except NEEDS_A_THREAD:
         return None
     if log.rewrites != table.basis.rewrites:
         return None  # Another thread has truncated or replaced the log meanwhile.

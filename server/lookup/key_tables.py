@@ -146,10 +146,11 @@ class KeyTables:
     def facts(self) -> KeyLookupFacts:
         """Returns what metrics show."""
         entries = [each for each in list(self._entries.values()) if each.table is not None]
+        tables = [table for each in entries if (table := each.table) is not None]
         return KeyLookupFacts(
             tables=len(entries),
             table_bytes=sum(each.bytes_granted for each in entries),
-            spilled_bytes=sum(each.table.spilled_bytes for each in entries if each.table),
+            spilled_bytes=sum(table.spilled_bytes for table in tables),
             lookups_total=self.lookups_total,
             made_total=self.made_total,
         )
@@ -235,9 +236,9 @@ class KeyTables:
         return all(self._monotonic() < end for _ in steps)
 
     def _entry_of(self, log: PartitionLog) -> _Entry:
+        self._drop_ended()
         entry = self._entries.get(log)
         if entry is None:
-            self._drop_ended()
             entry = self._entries[log] = _Entry(asyncio.Lock())
         return entry
 
@@ -334,7 +335,8 @@ class KeyTables:
         bytes_max = self._bytes_max()
         part = bytes_max // SPILLING_SHARE
         if entry.spills and not is_new:
-            raise TooManyKeys(size, bytes_max)
+            self._forget(entry)
+            raise TooManyKeys(max(size, 2 * bytes_max), bytes_max)
         entry.spills |= size > bytes_max and part >= SPILLING_BYTES_MIN
         self._grant(entry, part if entry.spills else size)
 

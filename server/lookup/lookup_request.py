@@ -107,7 +107,7 @@ def key_of(text: str, encoding: str) -> bytes:
 def _decoded(text: str) -> bytes:
     """Returns the bytes of base64url, with or without padding. Raises ValueError.
 
-    In half the time of `urlsafe_b64decode`, and other characters are refused.
+    In half the time of `urlsafe_b64decode`, and characters that base64 does not have are refused.
     """
     data = text.encode("ascii").rstrip(b"=")
     return a2b_base64(data.translate(TO_BASE64) + PADDING[len(data) & 3], strict_mode=True)

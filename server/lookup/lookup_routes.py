@@ -66,7 +66,7 @@ ANSWERS_AT_ONCE = 5
 """So many answers of a batch are made in one turn of the loop."""
 
 SMALL_BYTES_MAX = 4 << 10
-"""Smaller answers do not count: a connection has one of them at most."""
+"""Smaller answers do not count for ANSWERS_MAX while they are sent: each connection has one at most."""
 
 LOOP_BYTES_MAX = 64 << 10
 """Larger answers are encoded in a thread."""

@@ -38,7 +38,12 @@ from storage.files.paths import topic_directory, topic_id_text
 from storage.log.directory import LogDirectory
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
-from storage.snapshots.cut_at_time import cut_at_time, earliest_ms, obstacle
+from storage.snapshots.cut_at_time import (
+    cut_at_time,
+    earliest_ms,
+    has_unfinished_pass,
+    obstacle,
+)
 from storage.snapshots.descriptor import (
     DirectoryInSnapshot,
     PartitionInSnapshot,
@@ -187,6 +192,11 @@ class Making:
         if asked is not None:
             if missing := set(asked) - {each.name for each in everything}:
                 raise SnapshotRefused(404, f"there is no topic {min(missing)}")
+            if not has_internal and (internal := set(asked) - names):
+                raise SnapshotRefused(
+                    400,
+                    f"{min(internal)} is the broker's own: only snapshots of now have such topics",
+                )
             names &= set(asked)
         chosen = [
             each for each in everything if each.name in names or (each.is_internal and has_internal)
@@ -206,7 +216,7 @@ class Making:
         if at_ms > self._sources.clock.now_ms():
             raise SnapshotRefused(400, "the time lies in the future")
         obstacles: list[str] = []
-        earliest = 0
+        earliest: int | None = 0
         logs = [log for topic in topics for log in topic.logs()]
         for at in range(0, len(logs), LOGS_AT_A_TIME):
             self._check_not_stopping()
@@ -214,9 +224,11 @@ class Making:
                 _obstacles, logs[at : at + LOGS_AT_A_TIME], at_ms
             )
             obstacles += found.reasons
-            earliest = max(earliest, found.earliest_ms)
+            is_known = earliest is not None and found.earliest_ms is not None
+            earliest = max(earliest or 0, found.earliest_ms or 0) if is_known else None
         if obstacles:
-            raise SnapshotRefused(409, _refusal_of_time(obstacles, earliest))
+            now_ms = self._sources.clock.now_ms()
+            raise SnapshotRefused(409, _refusal_of_time(obstacles, earliest, now_ms))
 
     async def _prepare(self, topics: Sequence[Topic]) -> None:
         new: list[PartitionLog] = []
@@ -285,7 +297,7 @@ class Making:
         except CutRefused as refused:
             # A pass has come in between. The next attempt says so.
             raise MomentLost(
-                str(log.topic_partition), f"was compacted meanwhile: {refused}"
+                str(log.topic_partition), f"can no longer be cut: {refused}"
             ) from refused
         finally:
             copy.retire()
@@ -358,18 +370,33 @@ class _Obstacles:
     """Why some logs cannot be had as they were at a time, and since when all of them can be."""
 
     reasons: Sequence[str]
-    earliest_ms: int
+    earliest_ms: int | None
+    """None: nobody knows, because a pass is not finished."""
 
 
 @any_thread
 def _obstacles(logs: Sequence[PartitionLog], at_ms: int) -> _Obstacles:
-    reasons = [reason for log in logs if (reason := obstacle(log, at_ms))]
-    return _Obstacles(reasons=reasons, earliest_ms=max(map(earliest_ms, logs), default=0))
+    reasons: list[str] = []
+    earliest: int | None = 0
+    for log in logs:
+        try:
+            reason = obstacle(log, at_ms)
+        except StorageError:
+            # The files of a deleted topic vanish; its log is not chosen again.
+            if not log.is_retired:
+                raise
+            continue
+        reasons += [reason] if reason else []
+        is_known = earliest is not None and not has_unfinished_pass(log)
+        earliest = max(earliest or 0, earliest_ms(log)) if is_known else None
+    return _Obstacles(reasons=reasons, earliest_ms=earliest)
 
 
-def _refusal_of_time(obstacles: Sequence[str], earliest: int) -> str:
+def _refusal_of_time(obstacles: Sequence[str], earliest: int | None, now_ms: int) -> str:
     others = len(obstacles) - 1
     more = f" (and {count_text(others, 'more partition')})" if others else ""
+    if earliest is None or earliest > now_ms:  # A producer's clock may be ahead.
+        return f"{obstacles[0]}{more}: ask for other topics by name, or later"
     since = datetime.fromtimestamp(earliest / 1000, UTC).isoformat(timespec="milliseconds")
     return (
         f"{obstacles[0]}{more}: ask for these topics as of {since} or later, or for others by name"

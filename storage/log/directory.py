@@ -249,7 +249,8 @@ class LogDirectory:
     def open_snapshot_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, path: str
     ) -> PartitionLog:
-        """Open a log of a snapshot in this directory, which only readers may use. The caller retires it.
+        """Open a log of a snapshot in this directory. Only the making of a snapshot writes to it. The
+        caller retires it.
 
         It is not one of the directory's logs, and its failures do not take the directory offline.
 

@@ -338,8 +338,8 @@ class PartitionLog:
     def advance_high_watermark(self, offset: Offset) -> None:
         """Advance the high watermark to `offset`, unless it is further on already.
 
-        Only `server/durability/group_commit.py` calls this: with the synced end, or with the log end if
-        appends need no sync (`flush.on.acks.all`, `flush.messages`).
+        For a log that clients write to, only `server/durability/group_commit.py` calls this: with the
+        synced end, or with the log end if appends need no sync (`flush.on.acks.all`, `flush.messages`).
         """
         self.offsets.advance_high_watermark(offset)
         self._states.forget_transactions_below(self.offsets.high_watermark)

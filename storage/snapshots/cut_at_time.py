@@ -66,7 +66,7 @@ def cut_back(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
 
 @any_thread
 def end_at(log: PartitionLog, at_ms: int) -> Offset:
-    """Returns an offset in the batch that ended the log's state of a time; its end if that is all of it.
+    """Returns the offset of the first record of a time or later; the high watermark if there is none.
 
     Raises:
         StorageError: the log cannot be read.
@@ -83,19 +83,27 @@ def obstacle(log: PartitionLog, at_ms: int) -> str | None:
         StorageError: the log cannot be read.
     """
     end_offset = end_at(log, at_ms)
-    if end_offset < log.cut_offset_min:
+    if end_offset < log.clean_offset:
         return (
-            f"{log.topic_partition} was compacted by records up to {log.cut_offset_min}, some of which"
+            f"{log.topic_partition} was compacted by records up to {log.clean_offset}, some of which"
             " came later"
         )
+    if has_unfinished_pass(log) and end_offset < log.log_end_offset:
+        return f"a cleaning pass over {log.topic_partition} is not finished, or leaves damage out"
     if log.log_start_offset and end_offset <= log.log_start_offset < log.high_watermark:
         return f"{log.topic_partition} begins at {log.log_start_offset}: all that it had then is deleted"
     return None
 
 
 @any_thread
+def has_unfinished_pass(log: PartitionLog) -> bool:
+    """Returns whether a pass has swapped segments, but has not come to its end or leaves damage out."""
+    return log.cut_offset_min > log.clean_offset
+
+
+@any_thread
 def earliest_ms(log: PartitionLog) -> int:
-    """Returns a time from which on cleaning and retention are not in the way: ms since 1970."""
-    bound = max(log.cut_offset_min, log.log_start_offset + 1 if log.log_start_offset else 0)
+    """Returns a time from which on neither a finished pass nor retention is in the way, in ms."""
+    bound = max(log.clean_offset, log.log_start_offset + 1 if log.log_start_offset else 0)
     below = [each.max_timestamp for each in log.segments if each.base_offset < bound]
     return max(below, default=-1) + 1

@@ -58,6 +58,37 @@ def test_each_named_type_stands_where_it_is_used_first() -> None:
     assert fastavro.schemaless_reader(written, parsed, None) == value
 
 
+def test_a_type_without_a_namespace_gets_that_of_its_first_place() -> None:
+    address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "int"}]}
+    field = {"name": "at", "type": "Address"}
+    invoice = {"type": "record", "name": "com.y.Inv", "fields": [field]}
+    order = {
+        "type": "record",
+        "name": "com.x.Order",
+        "fields": [field, field | {"name": "too"}, {"name": "invoice", "type": "com.y.Inv"}],
+    }
+    whole = whole_avro_schema(schema(order, ("Address", address), ("com.y.Inv", invoice)))
+    written = io.BytesIO()
+    value = {"at": {"zip": 1}, "too": {"zip": 3}, "invoice": {"at": {"zip": 2}}}
+    fastavro.schemaless_writer(written, fastavro.parse_schema(json.loads(whole)), value)
+    assert written.getvalue() == b"\x02\x06\x04"
+
+
+def test_a_type_that_cannot_be_named_from_a_place_is_refused() -> None:
+    address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "int"}]}
+    field = {"name": "at", "type": "Address"}
+    invoice = {"type": "record", "name": "com.y.Inv", "fields": [field]}
+    order = {
+        "type": "record",
+        "name": "Order",
+        "fields": [field, {"name": "invoice", "type": "com.y.Inv"}],
+    }
+    with pytest.raises(
+        UnsupportedSchema, match=r"Address, which has no namespace, inside of com\.y"
+    ):
+        whole_avro_schema(schema(order, ("Address", address), ("com.y.Inv", invoice)))
+
+
 @pytest.mark.parametrize("text", ['"string"', "string", '{"type": "long", "logicalType": "x"}'])
 def test_a_schema_without_references_means_the_same(text: str) -> None:
     expected = "string" if text == "string" else json.loads(text)

@@ -123,7 +123,7 @@ def test_what_is_no_registry_is_recognized(registry: FakeRegistry, body: bytes) 
     registry.instead = lambda handler: send(handler, 200, body)
     code, said = refusal(client_of(registry.url))
     assert code == REGISTRY_REFUSED
-    assert "is no schema registry: check schema.registry.url" in said
+    assert "is no schema registry: check its URL" in said
 
 
 def test_an_answer_has_a_bound(registry: FakeRegistry) -> None:

@@ -91,14 +91,18 @@ class Markers:
             partitions: a partition is removed once it has the marker.
         """
         retry_s = RETRY_SECONDS_FIRST
-        while await self._write_once(marker, partitions):
+        # One time for all, so that a snapshot of an earlier time has all of them or none.
+        now_ms = self._now_ms()
+        while await self._write_once(marker, partitions, now_ms):
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_SECONDS_MAX)
 
-    async def _write_once(self, marker: Marker, unmarked: set[TransactionPartition]) -> bool:
+    async def _write_once(
+        self, marker: Marker, unmarked: set[TransactionPartition], now_ms: int
+    ) -> bool:
         """Try each partition once. Returns whether some are left."""
         writes = [(marker, partition) for partition in unmarked]
-        async for (_, partition), error in self.write_all(writes, Pace(self._turns)):
+        async for (_, partition), error in self.write_all(writes, Pace(self._turns), now_ms):
             if error in ALREADY_ENDED:
                 _log.warning("%s needs no marker of %s: %s", partition, marker, error.message)
             if not error or error in ALREADY_ENDED or error in NEEDS_NONE:
@@ -106,16 +110,21 @@ class Markers:
         return bool(unmarked)
 
     async def write_all(
-        self, writes: Iterable[tuple[Marker, TransactionPartition]], pace: Pace
+        self,
+        writes: Iterable[tuple[Marker, TransactionPartition]],
+        pace: Pace,
+        now_ms: int | None = None,
     ) -> AsyncIterator[tuple[tuple[Marker, TransactionPartition], ErrorCode]]:
         """Write each marker into its partition. Yields the error code of each, NONE once it is durable.
 
         UNKNOWN_TOPIC_OR_PARTITION: the partition does not exist. INVALID_PRODUCER_EPOCH,
         TRANSACTION_COORDINATOR_FENCED: the log has seen a later epoch. POLICY_VIOLATION: the topic is a
         mirror. KAFKA_STORAGE_ERROR: the disk failed.
+
+        Args:
+            now_ms: the timestamp of all of them; None for that of now.
         """
-        # One time for all, so that a snapshot of an earlier time has all of them or none.
-        now_ms = self._now_ms()
+        now_ms = self._now_ms() if now_ms is None else now_ms
         begun = [(each, await self._append(*each, now_ms)) async for each in pace.paced(writes)]
         async for (marker, partition), outcome in pace.paced(begun):
             if isinstance(outcome, ErrorCode):

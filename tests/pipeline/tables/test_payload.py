@@ -13,7 +13,7 @@ from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
 from pipeline.tables.registry_options import registry_access
-from tests.harness.fake_registry import FakeRegistry, Referred
+from tests.harness.fake_registry import FakeRegistry, Referred, send
 from tests.pipeline.table_model import WHEN, frame, record
 
 if TYPE_CHECKING:
@@ -188,6 +188,17 @@ def test_without_its_registry_a_job_ends_also_if_it_keeps_what_cannot_be_parsed(
 
     with pytest.raises(TableRefused, match=r"orders-0, offset 0: .* cannot be reached"):
         rows(session, payload, named(1, ORDER))
+
+
+def test_a_registry_that_fails_ends_a_job_that_keeps_what_cannot_be_parsed(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    registry.instead = lambda handler: send(handler, 500, b'{"error_code": 50001}')
+
+    with pytest.raises(
+        TableRefused, match="orders-0, offset 0: the value has the schema with id 1"
+    ):
+        rows(session, read_by(registry, on_unparsable=OnUnparsable.KEEP), named(1, ORDER))
 
 
 def test_a_registered_schema_may_refer_to_others(

@@ -30,11 +30,12 @@ def found(source: random.Random, data: bytes) -> str:
     # An array has no spare zero behind it, as bytes have: one byte too far is seen.
     chunk = array("B", data[: source.choice((source.randrange(len(data)), len(data)))])
     offset = source.randrange(40)
-    record, needed = find_record(chunk, offset, position=0, decompressed_bytes_max=1 << 20)
+    record, needed, skipped = find_record(chunk, offset, position=0, decompressed_bytes_max=1 << 20)
+    assert 0 <= skipped <= len(chunk)
     if record is not None:
         assert record.offset == offset
         return "records"
-    assert needed == 0 or needed > len(chunk)
+    assert needed == 0 or skipped + needed > len(chunk)
     return "more" if needed else "nothing"
 
 

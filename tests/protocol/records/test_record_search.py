@@ -39,8 +39,10 @@ def batches(codec: Codec = Codec.NONE) -> bytes:
 
 
 def find(data: bytes, offset: int, **settings: int) -> tuple[Record | None, int]:
+    """Returns the record, and how many bytes of the data are needed."""
     chosen = {"position": 0, "decompressed_bytes_max": PLENTY} | settings
-    return find_record(data, offset, **chosen)
+    record, needed, skipped = find_record(data, offset, **chosen)
+    return record, needed and skipped + needed
 
 
 @pytest.mark.parametrize("codec", Codec)

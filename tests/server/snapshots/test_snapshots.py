@@ -501,6 +501,25 @@ async def test_time_of_which_everything_is_deleted_is_refused(tmp_path: Path) ->
             await create_at(served, 1500)
 
 
+async def test_topic_of_the_coordinators_has_no_earlier_time(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("__consumer_offsets")
+        with pytest.raises(SnapshotRefused, match="is the broker's own") as refused:
+            await create_at(served, 1000, "__consumer_offsets")
+    assert refused.value.status == 400
+
+
+async def test_no_earliest_time_is_named_that_lies_in_the_future(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, log_cleaner_enable="true") as served:
+        await served.create("orders", cleanup_policy="compact")
+        soon_ms = served.broker.clock.now_ms() + 600_000
+        for ms in (1000, soon_ms):
+            await served.produce("orders", at(ms, b"1"))
+        await clean(served)
+        with pytest.raises(SnapshotRefused, match=r": ask for other topics by name, or later$"):
+            await create_at(served, 1500)
+
+
 async def test_time_to_come_is_refused(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         with pytest.raises(SnapshotRefused, match="lies in the future") as refused:
