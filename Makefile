@@ -26,8 +26,8 @@ QUICK_PROCESSES ?= 3
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Protocol, storage and server without the tests that start processes or two brokers, or take seconds each, and
-# without those that send a request, or the largest request, for every API and every array of it. A test of seconds in
+# Protocol, storage and server without the tests that start processes or two brokers, take seconds each, or run a
+# whole broker for many cases, and without those that send a request, or the largest request, for every API and every array of it. A test of seconds in
 # a quick file is marked `not_quick` (tests/harness/examples.py).
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
@@ -59,13 +59,16 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/fetching/test_sessions.py server/lookup/test_get.py server/net/test_listener.py \
     server/handlers/test_mirror_requests.py server/handlers/test_sasl_authenticate.py protocol/records/test_inflate.py \
     server/coordination/groups/test_offset_commands.py server/metadata/test_embedded_store.py \
+    server/shortcut/test_fetch.py server/handlers/test_create_topics.py server/handlers/test_txn_offset_commit.py \
+    server/net/test_first_step.py server/handlers/test_latest_views.py server/handlers/test_topic_ids.py \
+    server/durability/test_log_clock.py server/topics/test_topics.py server/handlers/test_internal_topics.py \
     server/admin/test_compaction_routes.py server/handlers/test_alter_client_quotas.py \
     server/runtime/test_loop_watch.py server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
-quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: under a minute
+quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: about a minute
 	KOMPAKT_QUICK=1 $(PYTEST) -n $(QUICK_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, unused code, spelling

@@ -21,7 +21,7 @@ from cleaner.kernel.kernel import (
 )
 from cleaner.pacing.meter import PassMeter
 from cleaner.rules.latest import Rank
-from storage.files.files import File, FileSystem, unlink_if_there
+from storage.files.files import File, FileSystem, unnamed_file
 
 CHUNK_BYTES = 1 << 20
 """Merged at a time; a multiple of the size of a block."""
@@ -103,10 +103,8 @@ def merged(
         CleaningAborted: see `PassMeter`.
         DiskError: the disk failed or is full.
     """
-    unlink_if_there(fs, path)
-    file = fs.open(path, create=True)
+    file = unnamed_file(fs, path)
     try:
-        fs.unlink(path)
         return _merged(file, earlier, SpillMerge(offset_map, dead), meter, has_versions)
     except BaseException:
         file.close()

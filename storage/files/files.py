@@ -242,6 +242,26 @@ def unlink_if_there(fs: FileSystem, path: str) -> None:
             fs.unlink(path)
 
 
+def unnamed_file(fs: FileSystem, path: str) -> File:
+    """Create a file and remove its name at once, so that it goes with the process. Returns it, open.
+
+    Args:
+        path: a name for a moment, which nothing else uses. A crash in between leaves an empty file
+            there, which the next call removes.
+
+    Raises:
+        DiskError: there is no such file.
+    """
+    unlink_if_there(fs, path)
+    file = fs.open(path, create=True)
+    try:
+        fs.unlink(path)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def remove_tree_durably(fs: FileSystem, path: str) -> None:
     """Remove a directory with its contents, so that it does not come back after a crash.
 

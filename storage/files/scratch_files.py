@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from storage.files.errors import MissingFile, StorageError
-from storage.files.files import Buffer, File, FileSystem
+from storage.files.files import Buffer, File, FileSystem, unnamed_file
 from storage.files.null_files import NullFile, NullFileSystem
 
 
@@ -57,11 +57,7 @@ class ScratchFileSystem(NullFileSystem):
     def append(self, parts: Sequence[Buffer]) -> None:
         """Append to the shared file. Raises NoSpace, DiskError."""
         if self._file is None:
-            with suppress(MissingFile):
-                # A crash between open and unlink left it.
-                self._below.unlink(self._path)
-            self._file = self._below.open(self._path, create=True)
-            self._below.unlink(self._path)
+            self._file = unnamed_file(self._below, self._path)
         self._file.append(parts)
 
     def read_at(self, position: int, size: int) -> bytes:
