@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach room,protocol/records server/net storage/files cleaner/kernel,$(addprefix $(room)/*.,pyx pxd pxi h)))
+SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach room,protocol/records server/net storage/batches storage/files cleaner/kernel,$(addprefix $(room)/*.,pyx pxd pxi h)))
 
 .PHONY: help run pipeline test quick lint demo bench soak differential wheel clean
 

@@ -210,7 +210,7 @@ def map_keys(
         transactions: the outcomes of the section's transactions; aborted records are skipped.
         history: which older values stay; the map counts the entries, and its cells get them.
         dead: gets the records that others outrank. If the map is full, `MapStep.entries` is then the
-            number of the first entry that did not fit, where another call may go on.
+            number of the first entry that did not fit, where another call may continue.
 
     Raises:
         KeysDiffer: see the module.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from protocol.records.record import Record
-from protocol.records.record_search import find_record
 from protocol.wire.numbers import Offset, Position
 from storage.batches.cached_reads import Reads
+from storage.batches.record_search import find_record
 from storage.batches.walk import last_offset_in
 from storage.files.errors import CorruptLog, NotCached
 from storage.segment.lookup import claimed_position_before, position_before

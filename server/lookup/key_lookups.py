@@ -41,7 +41,7 @@ NEEDS_A_THREAD = (
     SpillDamaged,
     SegmentRemoved,
 )
-"""With these a thread goes on: it can wait, or make another table."""
+"""After one of these a thread continues: it can wait, or make another table."""
 
 LastRecords: TypeAlias = tuple[Record | None, ...]
 """For each key its last record, which may be a tombstone; None if it is not in the log."""

@@ -1,6 +1,6 @@
 """The view of a topic's last values: a topic that can only be read, and is stored nowhere.
 
-A topic in a snapshot has one, too. It never changes, so no reader has to hear of a deletion, and the
+A topic in a snapshot has one, too. It never changes, so no reader needs to know of deletions, and the
 view has no tombstones.
 
 Its name is the topic's with a suffix, its partitions are the topic's own, and its id follows from the

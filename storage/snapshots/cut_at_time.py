@@ -97,7 +97,7 @@ def obstacle(log: PartitionLog, at_ms: int) -> str | None:
 
 @any_thread
 def has_unfinished_pass(log: PartitionLog) -> bool:
-    """Returns whether a pass has swapped segments, but has not come to its end or leaves damage out."""
+    """Returns whether a pass that has swapped segments is not finished, or leaves damage out."""
     return log.cut_offset_min > log.clean_offset
 
 

@@ -18,10 +18,10 @@ from collections import Counter
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("protocol.records.record_search", sys.argv[1])
+    load_instrumented("storage.batches.record_search", sys.argv[1])
 
-from protocol.records.record_search import find_record
 from protocol.wire.errors import ProtocolError
+from storage.batches.record_search import find_record
 from tests.protocol.fuzz.feed_columns import log
 
 

@@ -9,8 +9,8 @@ import pytest
 from protocol.records.batch_header import TimestampType
 from protocol.records.record import Record
 from protocol.records.record_batch import Codec, build_batch, read_records
-from protocol.records.record_search import find_record
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge, ProtocolError
+from storage.batches.record_search import find_record
 from tests.harness.log_builder import headers_in
 
 PLENTY = 1 << 24
