@@ -308,35 +308,55 @@ class KeyTable:
                 break
             for block in source.blocks():
                 self._note_special(block, source)
-                put = partial(
-                    map_keys,
+                self._put(
                     block,
-                    self._map,
-                    base_offset=source.base_offset,
+                    source,
+                    transactions,
+                    meter,
+                    start_offset=start_offset,
                     end_offset=view.tail.last_stable_offset,
-                    transactions=transactions,
-                    dead=self._notes.latest,
                 )
-                step = put(start_offset=start_offset)
-                while step.is_full:
-                    self._spill(meter)
-                    at = offset_at(block, step.entries, base_offset=source.base_offset)
-                    step = put(start_offset=at)
-                # More than these are not compared one by one, so they are not remembered.
-                if self._spilled is not None and len(self._fresh) <= self._compared_max:
-                    self._fresh.update(
-                        entry_hashes(
-                            block,
-                            base_offset=source.base_offset,
-                            start_offset=start_offset,
-                            end_offset=view.tail.last_stable_offset,
-                        )
-                    )
         self._note_outranked_on_disk(meter)
         for segment in segments:
             if segment.row.base_offset >= self.end_offset:
                 self._notes.note_segment(segment)
         self.end_offset = view.tail.last_stable_offset
+
+    def _put(
+        self,
+        block: bytes | memoryview,
+        source: SegmentKeys,
+        transactions: Transactions | None,
+        meter: PassMeter,
+        *,
+        start_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Put a block of keys in, and move what is there to the disk whenever that is full."""
+        put = partial(
+            map_keys,
+            block,
+            self._map,
+            base_offset=source.base_offset,
+            end_offset=end_offset,
+            transactions=transactions,
+            dead=self._notes.latest,
+        )
+        step = put(start_offset=start_offset)
+        while step.is_full:
+            self._spill(meter)
+            at = offset_at(block, step.entries, base_offset=source.base_offset)
+            step = put(start_offset=at)
+        # More than these are not compared one by one, so they are not remembered.
+        if self._spilled is not None and len(self._fresh) <= self._compared_max:
+            self._fresh.update(
+                entry_hashes(
+                    block,
+                    base_offset=source.base_offset,
+                    start_offset=start_offset,
+                    end_offset=end_offset,
+                )
+            )
 
     def _spill(self, meter: PassMeter) -> None:
         """Move the keys to the disk. Raises TableTooSmall if they may not go there."""
