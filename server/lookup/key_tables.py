@@ -50,6 +50,9 @@ SPILLING_BYTES_MIN = 1 << 20
 SPILLED_NAME = "lookup.tmp"
 """In a log's directory, for a moment. What a crash may leave of it is empty; the next one removes it."""
 
+ENDED_SECONDS = 10.0
+"""So often a lookup looks for tables of logs that are gone, which may hold space on the disk."""
+
 SLICE_SECONDS = 0.002
 """So long a work waits at most, beside one block of keys, for the renewal of the table's notes."""
 
@@ -100,8 +103,8 @@ class KeyTables:
     """The tables of all logs that keys were looked up in."""
 
     __slots__ = (
-        "_bytes_granted", "_bytes_max", "_entries", "_fs", "_monotonic", "_settings", "_thread",
-        "is_stopping", "lookups_total", "made_total",
+        "_bytes_granted", "_bytes_max", "_ended_next_s", "_entries", "_fs", "_monotonic", "_settings",
+        "_thread", "is_stopping", "lookups_total", "made_total",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +132,8 @@ class KeyTables:
         """In the order of their last use."""
         self._bytes_granted = 0
         """The memory of all tables."""
+        self._ended_next_s = 0.0
+        """When to look for logs that are gone next, on the monotonic clock."""
         self.is_stopping = False
         self.lookups_total = 0
         """Keys that were looked up in a log. `KeyLookups` counts them."""
@@ -236,8 +241,10 @@ class KeyTables:
         return all(self._monotonic() < end for _ in steps)
 
     def _entry_of(self, log: PartitionLog) -> _Entry:
-        self._drop_ended()
         entry = self._entries.get(log)
+        if entry is None or self._monotonic() >= self._ended_next_s:
+            self._drop_ended()
+            entry = self._entries.get(log)
         if entry is None:
             entry = self._entries[log] = _Entry(asyncio.Lock())
         return entry
@@ -371,6 +378,7 @@ class KeyTables:
 
     def _drop_ended(self) -> None:
         """Drop the tables of logs that are gone or out of service."""
+        self._ended_next_s = self._monotonic() + ENDED_SECONDS
         for log, entry in list(self._entries.items()):
             is_ended = log.is_retired or log.offline_reason is not None
             if is_ended and not entry.lock.locked():
