@@ -29,7 +29,7 @@ KEYS = 50
 ROUNDS = 40
 FETCHES_MAX = 150
 """For one reader of all views: a reader that spins asks thousands of times in a second."""
-READ_SECONDS_MAX = 60
+READ_SECONDS_MAX = 300
 
 Last = dict[bytes, tuple[int, bytes | None]]
 """For each key the offset and value of its last record."""
