@@ -64,7 +64,11 @@ async def statuses(broker: SteeredBroker, data: bytes) -> list[int]:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             writer.write(data)
-            answers = await reader.read()
+            answers = b""
+            while chunk := await reader.read(1 << 16):
+                answers += chunk
+                if b"text/event-stream" in answers:
+                    break  # It never ends.
     except ConnectionError:
         return []
     finally:
