@@ -80,7 +80,7 @@ def first_table_bytes(view: TableView) -> int:
     A cleaned record is likely the only one of its key; how many keys others have is not known.
     """
     counts = [_counts(each.row, view.tail.clean_offset) for each in view.tail.segments]
-    clean, others = (sum(each) for each in zip((0, 0), *counts, strict=True))
+    clean, others = sum(each for each, _ in counts), sum(each for _, each in counts)
     return table_bytes(max(clean + min(others, GUESSED_KEYS_MAX), KEYS_MIN), view.strategy)
 
 

@@ -150,12 +150,15 @@ class KeyTables:
     @any_thread
     def facts(self) -> KeyLookupFacts:
         """Returns what metrics show."""
-        entries = [each for each in list(self._entries.values()) if each.table is not None]
-        tables = [table for each in entries if (table := each.table) is not None]
+        found = [
+            (each.bytes_granted, table.spilled_bytes)
+            for each in list(self._entries.values())
+            if (table := each.table) is not None
+        ]
         return KeyLookupFacts(
-            tables=len(entries),
-            table_bytes=sum(each.bytes_granted for each in entries),
-            spilled_bytes=sum(table.spilled_bytes for table in tables),
+            tables=len(found),
+            table_bytes=sum(granted for granted, _ in found),
+            spilled_bytes=sum(spilled for _, spilled in found),
             lookups_total=self.lookups_total,
             made_total=self.made_total,
         )

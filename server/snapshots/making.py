@@ -41,7 +41,7 @@ from storage.log.log import PartitionLog
 from storage.snapshots.cut_at_time import (
     cut_at_time,
     earliest_ms,
-    has_unfinished_pass,
+    end_at,
     obstacle,
 )
 from storage.snapshots.descriptor import (
@@ -215,18 +215,13 @@ class Making:
         """Raises SnapshotRefused if a log can no longer be had as it was then."""
         if at_ms > self._sources.clock.now_ms():
             raise SnapshotRefused(400, "the time lies in the future")
-        obstacles: list[str] = []
-        earliest: int | None = 0
+        thread, obstacles = self._sources.thread, list[str]()
         logs = [log for topic in topics for log in topic.logs()]
         for at in range(0, len(logs), LOGS_AT_A_TIME):
             self._check_not_stopping()
-            found = await self._sources.thread.run(
-                _obstacles, logs[at : at + LOGS_AT_A_TIME], at_ms
-            )
-            obstacles += found.reasons
-            is_known = earliest is not None and found.earliest_ms is not None
-            earliest = max(earliest or 0, found.earliest_ms or 0) if is_known else None
+            obstacles += await thread.run(_obstacles, logs[at : at + LOGS_AT_A_TIME], at_ms)
         if obstacles:
+            earliest = await thread.run(_earliest_ms, logs)
             now_ms = self._sources.clock.now_ms()
             raise SnapshotRefused(409, _refusal_of_time(obstacles, earliest, now_ms))
 
@@ -365,31 +360,28 @@ def _is_out_of_service(log: PartitionLog | OfflineLog) -> bool:
     return log.offline_reason is not None and not log.is_retired
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Obstacles:
-    """Why some logs cannot be had as they were at a time, and since when all of them can be."""
-
-    reasons: Sequence[str]
-    earliest_ms: int | None
-    """None: nobody knows, because a pass is not finished."""
-
-
 @any_thread
-def _obstacles(logs: Sequence[PartitionLog], at_ms: int) -> _Obstacles:
+def _obstacles(logs: Sequence[PartitionLog], at_ms: int) -> list[str]:
+    """Returns why some logs cannot be had as they were at a time."""
     reasons: list[str] = []
-    earliest: int | None = 0
     for log in logs:
         try:
-            reason = obstacle(log, at_ms)
+            reason = obstacle(log, end_at(log, at_ms))
         except StorageError:
             # The files of a deleted topic vanish; its log is not chosen again.
             if not log.is_retired:
                 raise
             continue
         reasons += [reason] if reason else []
-        is_known = earliest is not None and not has_unfinished_pass(log)
-        earliest = max(earliest or 0, earliest_ms(log)) if is_known else None
-    return _Obstacles(reasons=reasons, earliest_ms=earliest)
+    return reasons
+
+
+@any_thread
+def _earliest_ms(logs: Sequence[PartitionLog]) -> int | None:
+    """Returns since when all logs can be had; None if nobody knows, because a pass is not finished."""
+    times = [earliest_ms(log) for log in logs]
+    known = [each for each in times if each is not None]
+    return max(known, default=0) if len(known) == len(times) else None
 
 
 def _refusal_of_time(obstacles: Sequence[str], earliest: int | None, now_ms: int) -> str:

@@ -28,9 +28,10 @@ def cut_at_time(log: PartitionLog, at_ms: int) -> LinkedLog:
         CutRefused: cleaning or retention has removed what the log had.
         StorageError: the disk failed, or the log is damaged.
     """
-    if reason := obstacle(log, at_ms):
+    end_offset = end_at(log, at_ms)
+    if reason := obstacle(log, end_offset):
         raise CutRefused(reason)
-    cut_back(log, end_at(log, at_ms), at_ms)
+    cut_back(log, end_offset, at_ms)
     return LinkedLog(
         start_offset=log.log_start_offset,
         end_offset=log.log_end_offset,
@@ -76,13 +77,11 @@ def end_at(log: PartitionLog, at_ms: int) -> Offset:
 
 
 @any_thread
-def obstacle(log: PartitionLog, at_ms: int) -> str | None:
-    """Returns why a log cannot be had as it was at a time; None if nothing is known to be in the way.
+def obstacle(log: PartitionLog, end_offset: Offset) -> str | None:
+    """Returns why a log cannot be had as it was when it ended at an offset (`end_at`).
 
-    Raises:
-        StorageError: the log cannot be read.
+    None if nothing is known to be in the way.
     """
-    end_offset = end_at(log, at_ms)
     if end_offset < log.clean_offset:
         return (
             f"{log.topic_partition} was compacted by records up to {log.clean_offset}, some of which"
@@ -102,8 +101,13 @@ def has_unfinished_pass(log: PartitionLog) -> bool:
 
 
 @any_thread
-def earliest_ms(log: PartitionLog) -> int:
-    """Returns a time from which on neither a finished pass nor retention is in the way, in ms."""
+def earliest_ms(log: PartitionLog) -> int | None:
+    """Returns a time from which on neither passes nor retention are in the way, in ms.
+
+    None while a pass is not finished.
+    """
+    if has_unfinished_pass(log):
+        return None
     bound = max(log.clean_offset, log.log_start_offset + 1 if log.log_start_offset else 0)
     below = [each.max_timestamp for each in log.segments if each.base_offset < bound]
     return max(below, default=-1) + 1

@@ -164,7 +164,7 @@ class SnapshotSweep:
         except CutRefused:
             self.files.abandon(snapshot_id)
             return
-        self.files.finish(described(snapshot_id, linked))
+        self.files.finish(described(snapshot_id, linked, at_ms=0))
         self.complete.add(snapshot_id)
         self.some_work()
 
@@ -247,10 +247,13 @@ def latest(log: PartitionLog) -> Values:
     return [last[key] for key in sorted(last, key=str)]
 
 
-def described(snapshot_id: str, linked: Sequence[LinkedLog]) -> SnapshotDescriptor:
+def described(
+    snapshot_id: str, linked: Sequence[LinkedLog], at_ms: int | None = None
+) -> SnapshotDescriptor:
     return SnapshotDescriptor(
         id=snapshot_id,
         created_ms=1,
+        at_ms=at_ms,
         cluster_id="c",
         node_id=1,
         directories=[
@@ -293,6 +296,7 @@ def only_on(disk: str, descriptor: SnapshotDescriptor) -> SnapshotDescriptor:
     return SnapshotDescriptor(
         id=descriptor.id,
         created_ms=descriptor.created_ms,
+        at_ms=descriptor.at_ms,
         cluster_id=descriptor.cluster_id,
         node_id=descriptor.node_id,
         directories=descriptor.directories,

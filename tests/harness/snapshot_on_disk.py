@@ -40,7 +40,13 @@ def opened_snapshot(
                 hash_key=_hash_key(fs, f"{paths[each.directory]}/snapshots/{its.id}/hash.key"),
             )
             directory = f"{paths[each.directory]}/{name}"
-            log = opened_copy(fs or LocalFileSystem(), directory, its=identity, config=CONFIG)
+            log = opened_copy(
+                fs or LocalFileSystem(),
+                directory,
+                its=identity,
+                config=CONFIG,
+                is_cut=its.at_ms is not None,
+            )
             ends = (log.log_start_offset, log.log_end_offset, log.size_bytes)
             assert ends == (each.start_offset, each.end_offset, each.bytes)
             logs[topic.name, each.partition] = log

@@ -8,7 +8,7 @@ from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.files.errors import CutRefused
 from storage.log.linking import LinkedLog
 from storage.log.log import PartitionLog
-from storage.snapshots.cut_at_time import cut_at_time, earliest_ms, obstacle
+from storage.snapshots.cut_at_time import cut_at_time, earliest_ms, end_at, obstacle
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.kept_moment import COPY, begin_moment, link, opened_copy, values
 from tests.harness.log_builder import batch_of, valid
@@ -40,7 +40,7 @@ def cut(log: CompactedLog, at_ms: int) -> tuple[LinkedLog, list[bytes | None]]:
     copy = copied(log)
     left = cut_at_time(copy, at_ms)
     copy.close()
-    opened = opened_copy(log.fs)
+    opened = opened_copy(log.fs, is_cut=True)
     assert (opened.log_start_offset, opened.log_end_offset) == (left.start_offset, left.end_offset)
     assert opened.size_bytes == left.size_bytes
     return left, values(opened)
@@ -115,7 +115,7 @@ def test_a_transaction_that_was_open_then_is_aborted(log: CompactedLog) -> None:
     left, its = cut(log, 20)
     # Where the log has the COMMIT, its copy has an ABORT.
     assert (its[:3], left.end_offset, left.last_stable_offset) == ([b"a", b"t", b"b"], 4, 4)
-    opened = opened_copy(log.fs)
+    opened = opened_copy(log.fs, is_cut=True)
     assert committed_values(opened) == [b"a", b"b"]
     assert not opened.producers.open_transactions()
 
@@ -128,13 +128,14 @@ def test_a_time_below_which_a_pass_has_removed_records_is_refused(log: Compacted
     append(log, (40, b"a4"))
     copy = copied(log)
     assert (
-        obstacle(copy, 20) == "orders-0 was compacted by records up to 3, some of which came later"
+        obstacle(copy, end_at(copy, 20))
+        == "orders-0 was compacted by records up to 3, some of which came later"
     )
     with pytest.raises(CutRefused, match="compacted by records up to 3"):
         cut_at_time(copy, 20)
     assert values(copy) == [b"a3", b"a4"]
     assert earliest_ms(copy) == 31
-    assert obstacle(copy, 31) is None
+    assert obstacle(copy, end_at(copy, 31)) is None
 
 
 def test_a_time_of_which_all_was_deleted_is_refused(log: CompactedLog) -> None:
@@ -144,4 +145,6 @@ def test_a_time_of_which_all_was_deleted_is_refused(log: CompactedLog) -> None:
     copy = copied(log)
     with pytest.raises(CutRefused, match="begins at 1: all that it had then is deleted"):
         cut_at_time(copy, 20)
-    assert obstacle(copy, earliest_ms(copy)) is None
+    earliest = earliest_ms(copy)
+    assert earliest is not None
+    assert obstacle(copy, end_at(copy, earliest)) is None
