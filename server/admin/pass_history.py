@@ -27,10 +27,7 @@ SWEEP_FIELDS = tuple(
 
 @loop_thread
 class HistoryProbe(SilentProbe):
-    """Receives the pool's events and writes them to the history in the background.
-
-    Lines may be written slightly out of order.
-    """
+    """Receives the pool's events and adds them to the history, which is written in the background."""
 
     __slots__ = ("_background", "_clock", "_history", "_started_at")
 
@@ -89,7 +86,8 @@ class HistoryProbe(SilentProbe):
             "seconds": _short(now - self._started_at.pop((topic, partition), now)),
             **members,
         }
-        self._background(lambda: self._history.append(entry))
+        self._history.add(entry)
+        self._background(self._history.write)
 
 
 def _short(value: object) -> object:

@@ -9,8 +9,9 @@
 
 It is text, so that grep and jq can read it, and every line is independent. When the newer file would
 exceed half the bound, it replaces the older one. Lines are never synced: nothing depends on them, and a
-pass must not wait. A kill of the process loses no line; a crash of the machine may lose the last ones,
-or tear one. Readers skip unsound lines; the writer cuts them off the file's end before the next line.
+pass must not wait. A kill of the process loses no written line; a crash of the machine may lose the
+last ones, or tear one. Readers skip unsound lines; the writer cuts them off the file's end before the
+next line.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -68,9 +70,9 @@ def sound_end(data: bytes) -> int:
 
 @any_thread
 class PassHistory:
-    """Appends to the history and reads it. Calls wait for the disk."""
+    """Appends to the history and reads it. All calls but `add` wait for the disk."""
 
-    __slots__ = ("_bytes_max", "_directory", "_file", "_files", "_has_failed", "_lock")
+    __slots__ = ("_added", "_bytes_max", "_directory", "_file", "_files", "_has_failed", "_lock")
 
     def __init__(self, files: FileSystem, directory: str, *, bytes_max: int) -> None:
         """Use an existing directory; both files together take at most `bytes_max`."""
@@ -80,22 +82,22 @@ class PassHistory:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
         # State
+        self._added: deque[Entry] = deque()
+        """Passes without a line, in the order in which they ended."""
         self._file: File | None = None
         self._has_failed = False
 
-    def append(self, entry: Entry) -> None:
-        """Add a pass. If the disk refuses, the line is lost; the first such failure is logged."""
-        line = encode_line(entry)
+    def add(self, entry: Entry) -> None:
+        """Add a pass; `write` or `read` writes its line. A read finds all passes added before it."""
+        self._added.append(entry)
+
+    def write(self) -> None:
+        """Write the lines of all added passes.
+
+        If the disk refuses a line, it is lost; the first such failure is logged.
+        """
         with self._lock:
-            try:
-                self._append(line)
-            except DiskError as error:
-                if not self._has_failed:
-                    _log.warning("cannot write the history of cleaning passes: %s", error)
-                self._has_failed = True
-                self._close()
-            else:
-                self._has_failed = False
+            self._write()
 
     def read(
         self, *, topic: str | None = None, partition: int | None = None, limit: int
@@ -107,6 +109,7 @@ class PassHistory:
         """
         found: list[dict[str, Any]] = []
         with self._lock:
+            self._write()
             for entry in self._newest_first(_json({"topic": topic})[1:-1] if topic else b""):
                 if len(found) == limit:
                     break
@@ -118,9 +121,22 @@ class PassHistory:
         return found
 
     def close(self) -> None:
-        """Close the file; the next line opens it again."""
+        """Write what is added and close the file; the next line opens it again."""
         with self._lock:
+            self._write()
             self._close()
+
+    def _write(self) -> None:
+        while self._added:
+            try:
+                self._append(encode_line(self._added.popleft()))
+            except DiskError as error:
+                if not self._has_failed:
+                    _log.warning("cannot write the history of cleaning passes: %s", error)
+                self._has_failed = True
+                self._close()
+            else:
+                self._has_failed = False
 
     def _append(self, line: bytes) -> None:
         if self._bytes_max == 0:
