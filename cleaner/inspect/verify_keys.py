@@ -24,12 +24,13 @@ from cleaner.rules.text import count_text
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import LOG, MANIFEST, join, segment_file
+from storage.files.paths import LOG, MANIFEST, join
 from storage.formats.key_sidecar import KeyBlock, key_block
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode
 from storage.log.directory_start import HASH_KEY_BYTES
+from storage.segment.listed_file import listed_file
 from storage.verify.findings import Check, Finding, Findings
 from storage.verify.segment import DECOMPRESSED_BYTES_MAX
 
@@ -119,9 +120,7 @@ def verify_keys(
 def _cleaned_segments(fs: FileSystem, directory: str, manifest: Manifest) -> list[SegmentOnDisk]:
     """Returns the segments that have offsets below the clean offset."""
     return [
-        SegmentOnDisk(
-            row, fs, join(directory, segment_file(row.base_offset, row.file_version, LOG))
-        )
+        SegmentOnDisk(row, fs, listed_file(fs, directory, row, LOG))
         for row in manifest.segments
         if row.base_offset < manifest.clean_offset and row.size != UNKNOWN
     ]

@@ -21,12 +21,13 @@ from storage.files.errors import (
     MissingFile,
 )
 from storage.files.files import FileSystem
-from storage.files.paths import KEYS, LOG, MANIFEST, join, segment_file
+from storage.files.paths import KEYS, LOG, MANIFEST, join
 from storage.formats.key_sidecar import CHECKSUM_BYTES, ENTRY, KeyBlock, KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow, decode
 from storage.log.directory_start import HASH_KEY_BYTES
+from storage.segment.listed_file import listed_file
 from storage.verify.findings import Check, Finding, Severity
 from storage.verify.segment import DECOMPRESSED_BYTES_MAX
 
@@ -77,8 +78,7 @@ class _Comparison:
         self._hash_key = identity.hash_key
         self._progress = progress
         self._log_path, self._path = (
-            join(identity.directory, segment_file(row.base_offset, row.file_version, kind))
-            for kind in (LOG, KEYS)
+            listed_file(fs, identity.directory, row, kind) for kind in (LOG, KEYS)
         )
 
     def run(self) -> Finding | None:

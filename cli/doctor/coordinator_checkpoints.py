@@ -15,8 +15,9 @@ from server.coordination.checkpoints import (
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
-from storage.files.paths import LOG, MANIFEST, checkpoint_path, join, segment_file
+from storage.files.paths import LOG, MANIFEST, checkpoint_path, join
 from storage.formats.manifest import FLAG_CLEANED, UNKNOWN, Manifest, decode
+from storage.segment.listed_file import listed_file
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def _segments(fs: FileSystem, log: str, manifest: Manifest) -> Iterator[SegmentR
         size, end_offset = row.size, row.end_offset
         if size == UNKNOWN:
             try:
-                size = fs.size(join(log, segment_file(row.base_offset, row.file_version, LOG)))
+                size = fs.size(listed_file(fs, log, row, LOG))
             except MissingFile:
                 size = 0
             end_offset = row.base_offset

@@ -26,7 +26,6 @@ from storage.batches.validate import DECOMPRESSED_BYTES_MAX
 from storage.files.errors import DamagedFile, FormatFromTheFuture, StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import (
-    CLEANED,
     DOWNLOAD,
     INSTALL,
     LOG,
@@ -35,10 +34,10 @@ from storage.files.paths import (
     STANDBY_PROPERTIES,
     checkpoint_path,
     join,
-    segment_file,
 )
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import Manifest, decode
+from storage.segment.listed_file import listed_file
 from storage.verify.findings import Check, Finding, Findings
 
 
@@ -181,8 +180,7 @@ def _filled(groups: dict[str, dict[str, dict[int, Any]]]) -> dict[tuple[str, str
 def _batches(fs: FileSystem, identity: LogIdentity, manifest: Manifest) -> Iterator[memoryview]:
     """Yields the sound batches of the listed segments; `verify_log` reports the others."""
     for row in manifest.segments:
-        path = join(identity.directory, segment_file(row.base_offset, row.file_version, LOG))
-        file = fs.open(path if fs.exists(path) else path + CLEANED)
+        file = fs.open(listed_file(fs, identity.directory, row, LOG))
         try:
             for part in read_chunks(file, 0, file.size):
                 if isinstance(part, Chunk):

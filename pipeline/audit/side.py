@@ -24,10 +24,11 @@ from pipeline.offsets.kafka_source import KafkaSource
 from storage.files.errors import DamagedSidecar, MissingFile, StorageError
 from storage.files.files import FileSystem
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import KEYS, join, segment_file
+from storage.files.paths import KEYS
 from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_sidecar import KeySidecar
 from storage.log.on_disk import LogOnDisk, look_at_log
+from storage.segment.listed_file import listed_file
 from storage.verify.verify import find_logs
 
 if TYPE_CHECKING:
@@ -182,9 +183,9 @@ class FolderSide:
 def sidecar_strategies(fs: FileSystem, log: LogOnDisk) -> Iterator[CompactionStrategy]:
     """Yields the strategies of a log's sound key sidecars; a live broker may remove one meanwhile."""
     for segment in log.segments:
-        name = segment_file(segment.base_offset, segment.file_version, KEYS)
+        path = listed_file(fs, log.identity.directory, segment, KEYS)
         with contextlib.suppress(MissingFile, DamagedSidecar):
-            sidecar = KeySidecar.open_any(fs, join(log.identity.directory, name))
+            sidecar = KeySidecar.open_any(fs, path)
             yield sidecar.header.strategy.by_rank()
 
 

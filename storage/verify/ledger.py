@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
-from storage.files.paths import LOG, MANIFEST, join, segment_file
+from storage.files.paths import LOG, MANIFEST, join
 from storage.formats.config_property import LONG_MAX
 from storage.formats.content_digest import DIGEST_KINDS, ContentDigest, kind_of_digest
 from storage.formats.ledger_chain import Chain
@@ -42,6 +42,7 @@ from storage.formats.manifest import SegmentRow, decode
 from storage.formats.meta_properties import read_meta_properties
 from storage.ledger.ledger_files import ledger_folder, ledger_numbers, ledger_path
 from storage.ledger.ledger_head import SignedHead
+from storage.segment.listed_file import listed_file
 from storage.verify.findings import Check, Finding, Findings, Severity
 
 READ_BYTES = 1 << 20
@@ -327,7 +328,7 @@ class LedgerVerification:
         self, found: CleanedOnDisk, certificate: _Certificate | None, began_ms: int
     ) -> None:
         row, report = found.row, self._report
-        path = self._file_of(found)
+        path = listed_file(self._fs, found.identity.directory, found.row, LOG)
         if certificate is None:
             if row.created_ms <= began_ms:
                 report.older += 1
@@ -378,13 +379,6 @@ class LedgerVerification:
         finally:
             file.close()
         return str(digest)
-
-    def _file_of(self, found: CleanedOnDisk) -> str:
-        """Returns the path of a segment: its staged name if a crash prevented the last step."""
-        row, directory = found.row, found.identity.directory
-        path = join(directory, segment_file(row.base_offset, row.file_version, LOG))
-        staged = join(directory, segment_file(row.base_offset, row.file_version, LOG, cleaned=True))
-        return staged if not self._fs.exists(path) and self._fs.exists(staged) else path
 
     # ---------------------------------------------------------------- the anchor
 

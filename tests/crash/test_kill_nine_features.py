@@ -269,7 +269,10 @@ class Operator:
         found = last_by_key(self.records("damaged", self._damaged))
         for key, sent in self._load.last["damaged"].items():
             damaged = self._damaged
-            if damaged is None or not damaged.base_offset <= sent.offset < damaged.end_offset:
+            if (
+                damaged is None
+                or not damaged.row.base_offset <= sent.offset < damaged.row.end_offset
+            ):
                 assert key in found, f"damaged: {key!r} is gone, it was {sent}"
                 assert found[key].offset >= sent.offset
         job = clean_now(self._broker, "damaged")
@@ -294,8 +297,11 @@ def records_of(port: int, topic: str, without: DamagedSegment | None = None) -> 
                 return
             for batch, next_offset in batches_in(answer.records):
                 first = next_offset - 1
-                if without is not None and without.base_offset <= first < without.end_offset:
-                    position = without.end_offset
+                if (
+                    without is not None
+                    and without.row.base_offset <= first < without.row.end_offset
+                ):
+                    position = without.row.end_offset
                     break
                 yield from records_in(batch)
                 position = next_offset

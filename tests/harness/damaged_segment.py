@@ -6,25 +6,27 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.files.paths import LOG, MANIFEST, segment_file
-from storage.formats.manifest import decode
+from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.paths import LOG, MANIFEST
+from storage.formats.manifest import SegmentRow, decode
+from storage.segment.listed_file import listed_file
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedSegment:
     """A damaged file, with its bytes and its offsets."""
 
-    path: Path
+    directory: Path
+    row: SegmentRow
     sound: bytes
     spoiled: bytes
-    base_offset: int
-    end_offset: int
 
     def repair(self) -> None:
         """Put the sound bytes back. Nothing may have changed the damaged ones."""
-        assert self.path.exists(), "a damaged segment was rewritten"
-        assert self.path.read_bytes() == self.spoiled, "a damaged segment was changed"
-        self.path.write_bytes(self.sound)
+        path = _path(self.directory, self.row)
+        assert path.exists(), "a damaged segment was rewritten"
+        assert path.read_bytes() == self.spoiled, "a damaged segment was changed"
+        path.write_bytes(self.sound)
 
 
 def damage_one(directory: Path, choices: random.Random) -> DamagedSegment | None:
@@ -37,9 +39,13 @@ def damage_one(directory: Path, choices: random.Random) -> DamagedSegment | None
     if not cleaned:
         return None
     row = choices.choice(cleaned)
-    path = directory / segment_file(row.base_offset, row.file_version, LOG)
+    path = _path(directory, row)
     sound = path.read_bytes()
     at = choices.randrange(len(sound) // 2, len(sound))
     spoiled = sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :]
     path.write_bytes(spoiled)
-    return DamagedSegment(path, sound, spoiled, row.base_offset, row.end_offset)
+    return DamagedSegment(directory, row, sound, spoiled)
+
+
+def _path(directory: Path, row: SegmentRow) -> Path:
+    return Path(listed_file(ReadOnlyFileSystem(), str(directory), row, LOG))
