@@ -20,9 +20,10 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
+from pipeline.tables.avro_columns import VALUE, NoAvroSchema, by_its_writer, by_the_user, whole
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
-from pipeline.tables.writer_schemas import SeenId, schemas_for, texts_of
-from schemas.wire_header import HEADER_BYTES, MAGIC
+from pipeline.tables.wire_columns import ids_in
+from pipeline.tables.writer_schemas import schemas_for, texts_of
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
@@ -30,7 +31,7 @@ TOMBSTONE = "_tombstone"
 UNPARSED = "_unparsed"
 PARSED = "_parsed"
 CORRUPT = "_corrupt"
-SCHEMA_ID = "_schema_id"
+AVRO = "_avro"
 
 
 def rows_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
@@ -136,78 +137,30 @@ def infer_json(last: DataFrame) -> StructType:
 
 
 def parse_avro(last: DataFrame, payload: Payload) -> DataFrame:
-    """Parse Avro with a record around the user's schema, which has the same bytes.
-
-    `from_avro` returns nulls for a value that it cannot parse, and also for a record of nulls. With
-    the outer record, only the value that cannot be parsed is a null field.
-    """
+    """Add `_parsed`; a value that is no record becomes one column, `value`."""
     try:
-        outer = by_its_writer(last, payload) if payload.has_header else by_the_user(payload)
-        read = last.withColumn(PARSED, outer)
-        value = read.schema[PARSED].dataType["value"].dataType
+        read = last.withColumn(AVRO, avro_of(last, payload))
+        inner = read.schema[AVRO].dataType[VALUE].dataType
     except (AnalysisException, Py4JJavaError) as error:
         raise TableRefused(f"--value-schema: {cause(error)}") from error
-    inner = F.col(f"{PARSED}.value")
-    if not isinstance(value, StructType):
-        return read.withColumn(PARSED, F.when(inner.isNotNull(), F.struct(inner)))
-    return read.withColumn(PARSED, inner)
+    except NoAvroSchema as error:
+        raise TableRefused(f"--value-schema {error}") from error
+    value = F.col(f"{AVRO}.{VALUE}")
+    columns = value if isinstance(inner, StructType) else F.struct(value)
+    return read.withColumn(PARSED, F.when(whole(AVRO), columns)).drop(AVRO)
 
 
-def by_the_user(payload: Payload) -> Column:
-    from pyspark.sql.avro.functions import from_avro
-
-    return from_avro(F.col("value"), around(payload.value_schema or ""), {"mode": "PERMISSIVE"})
-
-
-def by_its_writer(last: DataFrame, payload: Payload) -> Column:
-    """Returns a value read by its writer's schema, as one of the user's; null if that is not known.
+def avro_of(last: DataFrame, payload: Payload) -> Column:
+    """Returns the values as `whole` takes them.
 
     Raises:
-        TableRefused: a schema is not known, and the user does not keep such values.
+        TableRefused: a writer's schema is not known, and the user does not keep such values.
     """
-    from pyspark.sql.avro.functions import from_avro
-
-    reader = around(payload.value_schema or "")
-    options = {"mode": "PERMISSIVE", "avroSchema": reader}
-    read = F.when(F.lit(False), from_avro(body(), reader, options))
-    texts = texts_of(ids_in(last), schemas_for(payload), payload.on_unparsable)
-    for schema_id, text in sorted(texts.items()):
-        read = read.when(id_of() == schema_id, from_avro(body(), around(text), options))
-    return read
-
-
-def ids_in(last: DataFrame) -> list[SeenId]:
-    """Returns the ids that values name, each with the first value. Reads all of them."""
-    first = F.min(F.struct("topic", "partition", "offset")).alias("first")
-    named = last.where(F.col("value").isNotNull() & has_header())
-    rows = named.groupBy(id_of().alias(SCHEMA_ID)).agg(first).collect()
-    return [SeenId(schema_id=row[SCHEMA_ID], **row["first"].asDict()) for row in rows]
-
-
-def around(schema: str) -> str:
-    try:
-        content = json.loads(schema)
-    except ValueError as error:
-        raise TableRefused(f"--value-schema is no Avro schema: {error}") from error
-    field = {"name": "value", "type": content}
-    return json.dumps({"type": "record", "name": "KompaktPayload", "fields": [field]})
-
-
-def has_header() -> Column:
-    """Returns whether a value begins with the magic byte 0, an id, and something behind it."""
-    begins = F.substring("value", 1, 1) == F.lit(bytes([MAGIC]))
-    return begins & (F.length("value") > HEADER_BYTES)
-
-
-def id_of() -> Column:
-    """Returns the id of a value's schema; null if it has no header."""
-    number = F.conv(F.hex(F.expr("substring(value, 2, 4)")), 16, 10).cast("bigint")
-    return F.when(has_header(), number)
-
-
-def body() -> Column:
-    """Returns a value without its header; null if the header is missing."""
-    return F.when(has_header(), F.expr(f"substring(value, {HEADER_BYTES + 1})"))
+    schema = payload.value_schema or ""
+    if not payload.has_header:
+        return by_the_user("value", schema)
+    writers = texts_of(ids_in(last, "value"), schemas_for(payload), payload.on_unparsable)
+    return by_its_writer("value", schema, writers)
 
 
 def unreadable() -> Column:

@@ -93,8 +93,10 @@ def schemas_for(payload: Payload) -> WriterSchemas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenId:
-    """An id that values name, and the first of them."""
+    """An id that values or keys name, and the first of them."""
 
+    part: str
+    """`key` or `value`."""
     schema_id: int
     topic: str
     partition: int
@@ -102,8 +104,8 @@ class SeenId:
 
     def __str__(self) -> str:
         return (
-            f"{self.topic}-{self.partition}, offset {self.offset}: the value has the schema with id"
-            f" {self.schema_id}"
+            f"{self.topic}-{self.partition}, offset {self.offset}: the {self.part} has the schema with"
+            f" id {self.schema_id}"
         )
 
 

@@ -129,6 +129,39 @@ def test_a_value_without_a_header_is_not_parsed(session: SparkSession) -> None:
     assert [row["_unparsed"] for row in rows(session, payload, *wrong)] == wrong
 
 
+MORE = [
+    json.dumps({"type": "record", "name": "N", "fields": []}),
+    '"long"',
+    '["null", "long"]',
+    '{"type": "array", "items": "long"}',
+]
+"""Schemas of which a zero byte is a whole value, except for the first one's."""
+
+
+@pytest.mark.parametrize("schema", MORE)
+def test_bytes_that_are_left_over_are_an_error(session: SparkSession, schema: str) -> None:
+    payload = Payload(
+        value_format=ValueFormat.AVRO, value_schema=schema, on_unparsable=OnUnparsable.KEEP
+    )
+    fits = b"" if schema == MORE[0] else b"\0"
+
+    good, *longer = rows(session, payload, fits, fits + b"\0", fits + bytes(16), fits + b"more")
+
+    assert good["_unparsed"] is None
+    assert [row["_unparsed"] for row in longer] == [fits + b"\0", fits + bytes(16), fits + b"more"]
+
+
+def test_a_field_that_the_user_does_not_know_ends_a_job_without_a_registry(
+    session: SparkSession,
+) -> None:
+    written = json.loads(AVRO)
+    written["fields"] = written["fields"][:1]
+    payload = Payload(value_format=ValueFormat.AVRO, value_schema=json.dumps(written))
+
+    with pytest.raises(Exception, match="orders-0, offset 0: the value is not avro of this schema"):
+        rows(session, payload, ORDER)
+
+
 @pytest.fixture
 def registry() -> Iterator[FakeRegistry]:
     """With the schemas 1, {id, note}, and 2, {id, age, note}."""
