@@ -23,6 +23,8 @@ from schemas.outcomes import (
 )
 from schemas.schema import SchemaType
 
+LATEST = "latest"
+"""Names the newest version of a subject."""
 BUSY = (429, 502, 503, 504)
 """Statuses that say nothing of the schema."""
 
@@ -44,13 +46,20 @@ class Reference(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        return f"/subjects/{quote(self.subject, safe='')}/versions/{self.version}"
+        return subject_path(self.subject, str(self.version))
+
+
+def subject_path(subject: str, version: str) -> str:
+    """Returns where a registry has a version of a subject: a number, or `LATEST`."""
+    return f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
 
 
 class SchemaAnswer(msgspec.Struct, frozen=True, rename={"type": "schemaType"}):
     """One schema; the others that it refers to by their places."""
 
     schema: str
+    id: int | None = None
+    """Only with a subject's version."""
     type: str | None = None
     references: tuple[Reference, ...] | None = None
 
@@ -66,18 +75,21 @@ class SchemaAnswer(msgspec.Struct, frozen=True, rename={"type": "schemaType"}):
             ) from None
 
 
-def schema_answer(url: str, what: str, status: int, body: bytes) -> SchemaAnswer:
+def schema_answer(
+    url: str, what: str, status: int, body: bytes, if_missing: str = ""
+) -> SchemaAnswer:
     """Returns the schema in the answer of a registry.
 
     Args:
         url: of the registry, for errors.
         what: was asked for, for errors.
+        if_missing: ends the sentence if the registry does not have it.
 
     Raises:
         Unavailable: there is none.
     """
     if status != 200:
-        raise _refusal(url, what, status)
+        raise _refusal(url, what, status, if_missing)
     try:
         return msgspec.json.decode(body, type=SchemaAnswer)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -87,13 +99,9 @@ def schema_answer(url: str, what: str, status: int, body: bytes) -> SchemaAnswer
         ) from error
 
 
-def _refusal(url: str, what: str, status: int) -> Unavailable:
+def _refusal(url: str, what: str, status: int, if_missing: str) -> Unavailable:
     if status == 404:
-        return Unavailable(
-            UNKNOWN_SCHEMA,
-            f"the registry at {url} has no {what}: it was deleted, or the value was written with another"
-            " registry, or it only looks as if it named a schema",
-        )
+        return Unavailable(UNKNOWN_SCHEMA, f"the registry at {url} has no {what}{if_missing}")
     if status in {401, 403}:
         return Unavailable(
             REGISTRY_REFUSED,

@@ -15,9 +15,16 @@ from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import SplitResult
 
-from schemas.outcomes import REGISTRY_UNREACHABLE, UNSUPPORTED_SCHEMA
+from schemas.outcomes import REGISTRY_FAILED, REGISTRY_UNREACHABLE, UNSUPPORTED_SCHEMA
 from schemas.registry_access import RegistryAccess
-from schemas.registry_answers import Reference, SchemaAnswer, Unavailable, schema_answer
+from schemas.registry_answers import (
+    LATEST,
+    Reference,
+    SchemaAnswer,
+    Unavailable,
+    schema_answer,
+    subject_path,
+)
 from schemas.schema import Named, Schema, SchemaType
 
 ANSWER_BYTES_MAX = 1 << 20
@@ -27,6 +34,10 @@ REFERENCES_MAX = 200
 NESTED_MAX = 50
 """A reference in a reference, and so on."""
 CONNECT_SECONDS_MAX = 3.0
+NAMED_BY_A_VALUE = (
+    ": it was deleted, or the value was written with another registry, or it only looks as if it named"
+    " a schema"
+)
 SECONDS_MAX = 8.0
 """How long it takes at most to get a schema, with all that it refers to."""
 
@@ -42,8 +53,20 @@ class RegistryClient:
     def schema(self, schema_id: int) -> Schema:
         """Returns a schema with all that it refers to. Raises Unavailable."""
         deadline = monotonic() + SECONDS_MAX
-        what = f"schema {schema_id}"
-        answer = self._answer(what, f"/schemas/ids/{schema_id}", deadline)
+        path = f"/schemas/ids/{schema_id}"
+        answer = self._answer(f"schema {schema_id}", path, deadline, if_missing=NAMED_BY_A_VALUE)
+        return self._whole(schema_id, answer, deadline)
+
+    def of_subject(self, subject: str, version: str = LATEST) -> Schema:
+        """Returns a version of a subject, with all that it refers to. Raises Unavailable."""
+        deadline = monotonic() + SECONDS_MAX
+        what = f"version {version} of the subject {subject[:100]}"
+        answer = self._answer(what, subject_path(subject, version), deadline)
+        if answer.id is None:
+            raise Unavailable(REGISTRY_FAILED, f"the registry does not say the id of {what}")
+        return self._whole(answer.id, answer, deadline)
+
+    def _whole(self, schema_id: int, answer: SchemaAnswer, deadline: float) -> Schema:
         kind = answer.schema_type()
         found: dict[str, Named] = {}
         # A JSON value is read without its schema.
@@ -65,7 +88,9 @@ class RegistryClient:
             self._resolve(referred, found, deadline, depth=depth + 1)
             found[each.name] = Named(each.name, referred.schema)
 
-    def _answer(self, what: str, path: str, deadline: float) -> SchemaAnswer:
+    def _answer(
+        self, what: str, path: str, deadline: float, *, if_missing: str = ""
+    ) -> SchemaAnswer:
         """Ask the nodes in turn until one answers. Raises Unavailable."""
         failures = []
         for url in self._access.urls:
@@ -75,7 +100,7 @@ class RegistryClient:
             except (OSError, http.client.HTTPException) as error:
                 failures.append(f"the registry at {shown} cannot be reached: {_why(error)}")
             else:
-                return schema_answer(shown, what, status, body)
+                return schema_answer(shown, what, status, body, if_missing)
         raise Unavailable(REGISTRY_UNREACHABLE, "; ".join(failures))
 
     def _get(self, url: SplitResult, path: str, deadline: float) -> tuple[int, bytes]:

@@ -15,35 +15,73 @@ import json
 import os
 from collections.abc import Mapping
 
-from pyspark.sql import Column
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-from pipeline.tables.wire_columns import body, schema_id
+from pipeline.offsets.cut import TableRefused
+from pipeline.spark.job import cause
+from pipeline.tables.payload_options import Encoding, OnUnparsable
+from pipeline.tables.wire_columns import body, schema_id, writers_of
 
 END = os.urandom(16)
-VALUE, END_FIELD = "value", "end"
+READ = "_avro"
 
 
 class NoAvroSchema(Exception):
     """A text is no Avro schema. The text is a clause that says why."""
 
 
+def with_avro(
+    records: DataFrame, name: str, encoding: Encoding, on_unparsable: OnUnparsable
+) -> DataFrame:
+    """Add a struct whose one field `value` is what the encoded column says; null if it says nothing.
+
+    Raises:
+        TableRefused: the schema cannot be used; or a writer's is not known, and the job is to end then.
+    """
+    option = f"--{encoding.part}-schema"
+    try:
+        result = records.withColumn(READ, _read(records, encoding, on_unparsable))
+        is_whole = F.coalesce(F.col(f"{READ}.end") == F.lit(END), F.lit(False))
+        found = F.when(is_whole, F.struct(F.col(f"{READ}.value").alias("value")))
+        return result.withColumn(name, found).drop(READ)
+    except (AnalysisException, Py4JJavaError) as error:
+        raise TableRefused(f"{option}: {cause(error)}") from error
+    except NoAvroSchema as error:
+        raise TableRefused(f"{option} {error}") from error
+
+
+def type_of(records: DataFrame, name: str) -> DataType:
+    """Returns the type of the `value` in a column that `with_avro` has added."""
+    return records.schema[name].dataType["value"].dataType
+
+
+def _read(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Column:
+    schema = encoding.schema or ""
+    if not encoding.has_header:
+        return by_the_user(encoding.part, schema)
+    return by_its_writer(encoding.part, schema, writers_of(records, encoding, on_unparsable))
+
+
 def by_the_user(column: str, schema: str) -> Column:
-    """Returns what `whole` takes, for a column without headers. Raises NoAvroSchema."""
+    """Returns value and end of a column without headers. Raises NoAvroSchema."""
     from pyspark.sql.avro.functions import from_avro
 
     return from_avro(with_end(F.col(column)), around(schema), {"mode": "PERMISSIVE"})
 
 
 def by_its_writer(column: str, schema: str, writers: Mapping[int, str]) -> Column:
-    """Returns what `whole` takes, for a column with headers; of other writers it is null.
+    """Returns value and end of a column with headers; null if the writer's schema is none of these.
 
     Args:
         schema: the reader's, which says what comes out.
         writers: the schemas by their ids.
 
     Raises:
-        NoAvroSchema: one is none.
+        NoAvroSchema: one of them.
     """
     from pyspark.sql.avro.functions import from_avro
 
@@ -53,11 +91,6 @@ def by_its_writer(column: str, schema: str, writers: Mapping[int, str]) -> Colum
     for number, text in sorted(writers.items()):
         read = read.when(schema_id(column) == number, from_avro(data, around(text), options))
     return read
-
-
-def whole(read: str) -> Column:
-    """Returns whether all bytes of a record were read, and no more, from a column with the result."""
-    return F.coalesce(F.col(f"{read}.{END_FIELD}") == F.lit(END), F.lit(False))
 
 
 def with_end(data: Column) -> Column:
@@ -71,5 +104,5 @@ def around(schema: str) -> str:
     except ValueError as error:
         raise NoAvroSchema(f"is no Avro schema: {error}") from error
     end = {"type": "fixed", "name": "KompaktEnd", "size": len(END)}
-    fields = [{"name": VALUE, "type": content}, {"name": END_FIELD, "type": end}]
+    fields = [{"name": "value", "type": content}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "KompaktPayload", "fields": fields})

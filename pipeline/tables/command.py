@@ -28,6 +28,9 @@ from pipeline.tables.options import (
     Group,
     KeyColumn,
     Keys,
+    KeySchema,
+    KeySchemaIds,
+    MissingKey,
     OffsetsPerBatch,
     PartitionBy,
     RegistryConfig,
@@ -42,8 +45,15 @@ from pipeline.tables.options import (
     WriteOptions,
     schema_text,
 )
-from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
-from pipeline.tables.registry_options import registry_access
+from pipeline.tables.payload_options import (
+    REGISTERED,
+    KeyFormat,
+    OnMissingKey,
+    OnUnparsable,
+    Payload,
+    ValueFormat,
+)
+from pipeline.tables.registry_options import reader_schema, registry_access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +81,10 @@ def batch(
     schema_registry: SchemaRegistry = None,
     schema_registry_config: RegistryConfig = None,
     key_format: Keys = KeyFormat.BYTES,
+    key_schema: KeySchema = None,
+    key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
+    on_missing_key: MissingKey = OnMissingKey.FAIL,
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
     command_config: CommandConfig = None,
@@ -103,7 +116,10 @@ def stream(
     schema_registry: SchemaRegistry = None,
     schema_registry_config: RegistryConfig = None,
     key_format: Keys = KeyFormat.BYTES,
+    key_schema: KeySchema = None,
+    key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
+    on_missing_key: MissingKey = OnMissingKey.FAIL,
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
     command_config: CommandConfig = None,
@@ -156,20 +172,13 @@ class Order:
     @classmethod
     def typed(cls, said: Mapping[str, Any]) -> Self:
         """Build it from the parameters of `batch` or `stream`. Raises CommandFailed and TableRefused."""
-        names = ("value_format", "on_unparsable", "confluent_header", "key_format", "key_column")
-        schema = schema_text(said["value_schema"])
         return cls(
             source=KafkaSource(
                 bootstrap_servers=said["bootstrap_server"],
                 topics=tuple(said["topic"]),
                 options=source_options(said["command_config"], said["option"]),
             ),
-            payload=Payload(
-                value_schema=schema,
-                schema_ids=tuple(said["schema_id"] or ()),
-                registry=registry_access(said["schema_registry"], said["schema_registry_config"]),
-                **{name: said[name] for name in names},
-            ),
+            payload=payload_of(said),
             path=said["table"],
             table_format=said["table_format"],
             partition_by=said["partition_by"] or (),
@@ -181,7 +190,7 @@ class Order:
 
     def pins(self) -> list[Path]:
         """Returns the pins of the jars that it needs."""
-        is_avro = self.payload.value_format is ValueFormat.AVRO
+        is_avro = "avro" in {self.payload.value_format.value, self.payload.key_format.value}
         is_delta = self.table_format is TableFormat.DELTA
         return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
 
@@ -198,6 +207,27 @@ class Order:
         if self.table_format is TableFormat.PARQUET:
             return ParquetTable(session, self.path, layout)
         return DeltaTable(session, self.path, layout)
+
+
+def payload_of(said: Mapping[str, Any]) -> Payload:
+    """Returns the options for keys and values. Asks the registry for subjects. Raises TableRefused."""
+    registry = registry_access(said["schema_registry"], said["schema_registry_config"])
+
+    def schema_of(part: str) -> str | None:
+        text = schema_text(said[f"{part}_schema"])
+        schema_type = REGISTERED.get(said[f"{part}_format"].value)
+        return reader_schema(f"--{part}-schema", text, schema_type, registry)
+
+    names = ("value_format", "on_unparsable", "confluent_header", "key_format", "key_column")
+    return Payload(
+        schema_ids=tuple(said["schema_id"] or ()),
+        key_schema_ids=tuple(said["key_schema_id"] or ()),
+        on_missing_key=said["on_missing_key"],
+        registry=registry,
+        key_schema=schema_of("key"),
+        value_schema=schema_of("value"),
+        **{name: said[name] for name in names},
+    )
 
 
 def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -29,6 +29,7 @@ from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.lag import committing
 from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
+from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
 from pipeline.tables.payload import rows_of
 from pipeline.tables.payload_options import Payload
@@ -58,7 +59,7 @@ def write_whole(session: SparkSession, source: KafkaSource, table: Table, payloa
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
-    last = latest(ranked_records(session, source, cut)).persist()
+    last = latest(having_keys(ranked_records(session, source, cut), payload)).persist()
     try:
         table.replace(rows_of(last, payload, None), cut)
     finally:
@@ -170,10 +171,11 @@ def bring_in(
         cut = known.advanced(offsets_after(fresh))
         if cut == known:
             return reached
+        last = latest(having_keys(fresh, payload))
         if held is None:
-            table.replace(rows_of(latest(fresh), payload, None), cut)
+            table.replace(rows_of(last, payload, None), cut)
         else:
-            table.merge(rows_of(latest(fresh), payload, table.columns()), cut)
+            table.merge(rows_of(last, payload, table.columns()), cut)
         return cut
     finally:
         fresh.unpersist()

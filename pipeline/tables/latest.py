@@ -3,7 +3,7 @@
 The last one has the highest rank: its offset, or its version before that (`pipeline/source/ranks.py`).
 
 A key has an order only within a partition: if producers with different partitioners sent one key to
-two partitions, it has a last record in each. Records without a key are left out.
+two partitions, it has a last record in each.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ def latest(records: DataFrame) -> DataFrame:
     """Returns the record of the highest rank of each key; a null value is a tombstone.
 
     Args:
-        records: with a column of versions (`pipeline/source/ranks.py`) if a topic ranks by them.
+        records: with keys; with a column of versions (`pipeline/source/ranks.py`) if a topic ranks by
+            them, which stays.
     """
     last = F.max(F.struct(*rank_of(records), "timestamp", "value")).alias("last")
-    keyed = records.where(F.col("key").isNotNull()).groupBy("topic", "partition", "key").agg(last)
-    return keyed.select("topic", "partition", "last.offset", "last.timestamp", "key", "last.value")
+    ranks = [f"last.{name}" for name in rank_of(records)]
+    keyed = records.groupBy("topic", "partition", "key").agg(last)
+    return keyed.select("topic", "partition", *ranks, "last.timestamp", "key", "last.value")
 
 
 def not_held_by(held: Cut, records: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.offsets.source_options import READING
-from pipeline.tables.payload_options import KeyFormat, OnUnparsable, ValueFormat
+from pipeline.tables.payload_options import KeyFormat, OnMissingKey, OnUnparsable, ValueFormat
 
 VALUES = "Keys and values"
 WRITING = "Writing"
@@ -41,9 +41,9 @@ ValueSchema = Annotated[
     str | None,
     typer.Option(
         "--value-schema",
-        metavar="DDL|FILE",
+        metavar="DDL|FILE|subject:NAME[:VERSION]",
         help="JSON: as `id BIGINT, name STRING`, or a file with that or with Spark's JSON form "
-        "[default: the table's, or inferred]. Avro: a file.",
+        "[default: the table's, or inferred]. Avro: a file, or a subject of the registry.",
         rich_help_panel=VALUES,
     ),
 ]
@@ -78,8 +78,9 @@ SchemaRegistry = Annotated[
     typer.Option(
         "--schema-registry",
         metavar="URL",
-        help="Values are read by the schemas that they name, which this registry has (Confluent's API),"
-        " and become columns of --value-schema. Repeatable: the nodes of one registry.",
+        help="Keys and values in Avro are read by the schemas that they name, which this registry has"
+        " (Confluent's API), and become columns of --key-schema and --value-schema; those in JSON must"
+        " name a JSON schema there. Repeatable: the nodes of one registry.",
         rich_help_panel=VALUES,
     ),
 ]
@@ -95,7 +96,34 @@ RegistryConfig = Annotated[
 ]
 Keys = Annotated[
     KeyFormat,
-    typer.Option("--key-format", help="The form of keys.", rich_help_panel=VALUES),
+    typer.Option("--key-format", help="The format of keys.", rich_help_panel=VALUES),
+]
+KeySchema = Annotated[
+    str | None,
+    typer.Option(
+        "--key-schema",
+        metavar="DDL|FILE|subject:NAME[:VERSION]",
+        help="As --value-schema, for keys in JSON or Avro.",
+        rich_help_panel=VALUES,
+    ),
+]
+KeySchemaIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--key-schema-id",
+        min=0,
+        metavar="ID",
+        help="As --schema-id, for keys. Repeatable.",
+        rich_help_panel=VALUES,
+    ),
+]
+MissingKey = Annotated[
+    OnMissingKey,
+    typer.Option(
+        "--on-missing-key",
+        help="For a record without a key: end the job, or leave it out.",
+        rich_help_panel=VALUES,
+    ),
 ]
 KeyColumn = Annotated[
     str, typer.Option(metavar="NAME", help="The key's column.", rich_help_panel=VALUES)

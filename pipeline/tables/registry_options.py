@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipeline.offsets.cut import TableRefused
+from schemas.avro_schema import whole_avro_schema
+from schemas.outcomes import DecodingFailed
 from schemas.registry_access import BadRegistryUrl, RegistryAccess, registry_url
+from schemas.registry_answers import LATEST, Unavailable
+from schemas.registry_client import RegistryClient
+from schemas.schema import SchemaType
 
 USER_INFO = "schema.registry.basic.auth.user.info"
 TRUSTED = "schema.registry.ssl.truststore.location"
+SUBJECT = "subject:"
 KNOWN = frozenset({USER_INFO, TRUSTED})
 
 
@@ -37,6 +43,34 @@ def registry_access(urls: Sequence[str] | None, config: Path | None) -> Registry
         )
     except BadRegistryUrl as error:
         raise TableRefused(f"--schema-registry: {error}") from error
+
+
+def reader_schema(
+    option: str, said: str | None, schema_type: SchemaType | None, access: RegistryAccess | None
+) -> str | None:
+    """Returns the schema by which keys or values are read: what the user says, or a subject's.
+
+    Args:
+        said: `subject:NAME`, `subject:NAME:VERSION`, or the schema itself.
+        schema_type: of the format; None if a registry has none for it.
+
+    Raises:
+        TableRefused: the subject cannot be had.
+    """
+    if said is None or not said.startswith(SUBJECT):
+        return said
+    if access is None or schema_type is not SchemaType.AVRO:
+        raise TableRefused(f"{option} {said} needs --schema-registry and the format avro")
+    subject, _, version = said.removeprefix(SUBJECT).rpartition(":")
+    if not subject or not (version.isdecimal() or version == LATEST):
+        subject, version = said.removeprefix(SUBJECT), LATEST
+    try:
+        found = RegistryClient(access).of_subject(subject, version)
+        if found.type is not schema_type:
+            raise TableRefused(f"{option} {said}: the registry has it as {found.type.value}")
+        return whole_avro_schema(found)
+    except (Unavailable, DecodingFailed) as error:
+        raise TableRefused(f"{option} {said}: {error}") from error
 
 
 def _properties(config: Path) -> Mapping[str, str]:

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.tables.writer_schemas import SeenId
+from pipeline.tables.payload_options import Encoding, OnUnparsable
+from pipeline.tables.writer_schemas import SeenId, schemas_for, texts_of
 from schemas.wire_header import HEADER_BYTES, MAGIC
 
 SCHEMA_ID = "_schema_id"
+
+
+def data_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Column:
+    """Returns a column without its headers, if it has some; null where the schema is not known.
+
+    Raises:
+        TableRefused: as `writers_of`.
+    """
+    if not encoding.has_header:
+        return F.col(encoding.part)
+    known = list(writers_of(records, encoding, on_unparsable))
+    return F.when(schema_id(encoding.part).isin(known), body(encoding.part))
+
+
+def writers_of(
+    records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable
+) -> Mapping[int, str]:
+    """Returns the schemas of all writers, by their ids. Reads all records.
+
+    Raises:
+        TableRefused: one cannot be had, and the job is to end then; nothing was written.
+    """
+    return texts_of(ids_in(records, encoding.part), schemas_for(encoding), on_unparsable)
+
+
+def ids_in(records: DataFrame, column: str) -> list[SeenId]:
+    """Returns the ids that a column names, each with the first record."""
+    first = F.min(F.struct("topic", "partition", "offset")).alias("first")
+    named = records.where(has_header(column))
+    rows = named.groupBy(schema_id(column).alias(SCHEMA_ID)).agg(first).collect()
+    return [SeenId(part=column, schema_id=row[SCHEMA_ID], **row["first"].asDict()) for row in rows]
 
 
 def has_header(column: str) -> Column:
@@ -26,11 +60,3 @@ def schema_id(column: str) -> Column:
 def body(column: str) -> Column:
     """Returns a value without its header; null if the header is missing."""
     return F.when(has_header(column), F.expr(f"substring(`{column}`, {HEADER_BYTES + 1})"))
-
-
-def ids_in(records: DataFrame, column: str) -> list[SeenId]:
-    """Returns the ids that a column names, each with the first record. Reads all of them."""
-    first = F.min(F.struct("topic", "partition", "offset")).alias("first")
-    named = records.where(has_header(column))
-    rows = named.groupBy(schema_id(column).alias(SCHEMA_ID)).agg(first).collect()
-    return [SeenId(part=column, schema_id=row[SCHEMA_ID], **row["first"].asDict()) for row in rows]

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Protocol
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.payload_options import OnUnparsable, Payload
+from pipeline.tables.payload_options import REGISTERED, Encoding, OnUnparsable
 from schemas.avro_schema import whole_avro_schema
 from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed
 from schemas.registry_access import RegistryAccess
@@ -35,28 +35,31 @@ class WriterSchemas(Protocol):
     """Where the schemas of writers come from."""
 
     def text(self, schema_id: int) -> str:
-        """Returns an Avro schema, as JSON. Raises NoWriterSchema."""
+        """Returns a schema's text. Raises NoWriterSchema."""
 
 
 class GivenSchemas:
     """The user's schema, for the ids that he says."""
 
-    def __init__(self, schema_ids: Iterable[int], text: str) -> None:
-        self._schema_ids = frozenset(schema_ids)
-        self._text = text
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
 
     def text(self, schema_id: int) -> str:
-        if schema_id in self._schema_ids:
-            return self._text
-        ids = ", ".join(map(str, sorted(self._schema_ids)))
-        raise NoWriterSchema(f"--value-schema is that of {ids} (--schema-id)")
+        encoding = self._encoding
+        if schema_id in encoding.schema_ids:
+            return encoding.schema or ""
+        ids = ", ".join(map(str, sorted(encoding.schema_ids)))
+        raise NoWriterSchema(
+            f"--{encoding.part}-schema is that of {ids} ({encoding.schema_ids_option})"
+        )
 
 
 class RegisteredSchemas:
-    """The schemas of a registry, each fetched once."""
+    """The schemas of one type in a registry, each fetched once."""
 
-    def __init__(self, client: RegistryClient) -> None:
+    def __init__(self, client: RegistryClient, wanted: SchemaType) -> None:
         self._client = client
+        self._wanted = wanted
         self._texts: dict[int, str] = {}
 
     def text(self, schema_id: int) -> str:
@@ -70,25 +73,27 @@ class RegisteredSchemas:
         except Unavailable as error:
             is_sure = error.code in {UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA}
             raise NoWriterSchema(str(error), is_down=not is_sure) from error
-        if found.type is not SchemaType.AVRO:
-            raise NoWriterSchema(f"the registry has it as {found.type.value}, not as AVRO")
+        if found.type is not self._wanted:
+            raise NoWriterSchema(
+                f"the registry has it as {found.type.value}, not as {self._wanted.value}"
+            )
         try:
-            return whole_avro_schema(found)
+            return whole_avro_schema(found) if found.type is SchemaType.AVRO else found.text
         except DecodingFailed as error:
             raise NoWriterSchema(str(error)) from error
 
 
 @cache
-def registered(access: RegistryAccess) -> RegisteredSchemas:
+def registered(access: RegistryAccess, wanted: SchemaType) -> RegisteredSchemas:
     """Returns the schemas of a registry; the same for all micro-batches of a job."""
-    return RegisteredSchemas(RegistryClient(access))
+    return RegisteredSchemas(RegistryClient(access), wanted)
 
 
-def schemas_for(payload: Payload) -> WriterSchemas:
-    """Returns where the schemas of a job's values come from."""
-    if payload.registry is not None:
-        return registered(payload.registry)
-    return GivenSchemas(payload.schema_ids, payload.value_schema or "")
+def schemas_for(encoding: Encoding) -> WriterSchemas:
+    """Returns where the schemas of keys or values come from, which have headers."""
+    if encoding.registry is not None:
+        return registered(encoding.registry, REGISTERED[encoding.format])
+    return GivenSchemas(encoding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,11 @@ class FakeRegistry:
         found = sum(path.startswith(SCHEMA_PATH) for path in self.answers) + 1
         self.answers[f"{SCHEMA_PATH}{found}"] = answer
         if subject is not None:
-            self.answers[f"/subjects/{subject}/versions/1"] = answer
+            versions = f"/subjects/{subject}/versions/"
+            earlier = [path for path in self.answers if path.startswith(versions)]
+            newest = max(len(earlier), 1)
+            for version in (newest, "latest"):
+                self.answers[f"{versions}{version}"] = {"id": found, "version": newest} | answer
         return found
 
     @contextmanager

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipeline.offsets.cut import Cut, Offsets
-from pipeline.tables.payload_options import Payload
+from pipeline.tables.payload_options import OnMissingKey, Payload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,8 @@ def take(session: SparkSession, table: Table, *records: Record) -> None:
     """Bring records into a table as a micro-batch of a stream that began at the first offset."""
     from pipeline.tables.job import bring_in
 
-    bring_in(frame(session, records), table, Payload(), NOTHING)
+    payload = Payload(on_missing_key=OnMissingKey.SKIP)
+    bring_in(frame(session, records), table, payload, NOTHING)
 
 
 def content(table: Table) -> Content:

@@ -67,6 +67,22 @@ def test_a_schema_comes_with_all_that_it_refers_to_in_order(registry: FakeRegist
     assert found.references == (Named("geo.Land", "land"), Named("geo.City", "city"))
 
 
+def test_a_subject_has_versions_and_a_newest_one(registry: FakeRegistry) -> None:
+    registry.add("land", subject="land")
+    for text in ("one", "two"):
+        registry.add(text, subject="a%2Fb", refers_to=[Referred("geo.Land", "land")])
+    client = client_of(registry.url)
+
+    newest, first = client.of_subject("a/b"), client.of_subject("a/b", "1")
+    assert [(each.id, each.text) for each in (newest, first)] == [(3, "two"), (2, "one")]
+    assert newest.references == (Named("geo.Land", "land"),)
+    for version, subject in (("7", "a/b"), ("latest", "other")):
+        with pytest.raises(Unavailable) as refused:
+            client.of_subject(subject, version)
+        assert refused.value.code == UNKNOWN_SCHEMA
+        assert str(refused.value).endswith(f"has no version {version} of the subject {subject}")
+
+
 def test_schemas_that_refer_to_each_other_without_end_are_refused(registry: FakeRegistry) -> None:
     registry.add("a", subject="a", refers_to=[Referred("b", "b")])
     registry.add("b", subject="b", refers_to=[Referred("a", "a")])
