@@ -6,6 +6,7 @@ references, such as Spark, needs each named type where it is used first.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -26,6 +27,57 @@ def whole_avro_schema(schema: Schema) -> str:
         raise UnsupportedSchema(f"it is no Avro schema: {type(error).__name__}: {error}") from error
 
 
+def record_of_fields(text: str, names: Collection[str]) -> str:
+    """Returns a record's schema with some of its fields only: who reads by it reads nothing else.
+
+    A type that one of the other fields defines is defined where it is used first.
+
+    Args:
+        text: a schema without references, as JSON.
+
+    Raises:
+        UnsupportedSchema: it is no record, or lacks one of the fields.
+    """
+    try:
+        record = _read(text)
+        fields = {each["name"]: each for each in record["fields"]}
+        if missing := [name for name in names if name not in fields]:
+            raise UnsupportedSchema(f"it has no field {missing[0]}")
+        namespace = _namespace_inside(record, "")
+        parts: dict[str, Any] = {}
+        for each in record["fields"]:
+            _collect(each["type"], namespace, parts)
+        pruned = record | {"fields": [fields[name] for name in names]}
+        return msgspec.json.encode(_Inlining(parts).of(pruned, "", 0)).decode()
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnsupportedSchema("it is no record in Avro") from error
+
+
+def _collect(node: Any, namespace: str, parts: dict[str, Any]) -> None:
+    """Add the named types that a type defines, by their full names."""
+    if isinstance(node, list):
+        for each in node:
+            _collect(each, namespace, parts)
+    elif isinstance(node, dict):
+        kind = node["type"]
+        if isinstance(kind, str) and kind in NAMED_TYPES:
+            inside = _namespace_inside(node, namespace)
+            name = node["name"].rpartition(".")[2]
+            parts[f"{inside}.{name}" if inside else name] = node | {"namespace": inside}
+            for each in node.get("fields", ()):
+                _collect(each["type"], inside, parts)
+        elif not isinstance(kind, str):
+            _collect(kind, namespace, parts)
+        for inner in ("items", "values"):
+            if inner in node:
+                _collect(node[inner], namespace, parts)
+
+
+def _namespace_inside(node: dict[str, Any], namespace: str) -> str:
+    """Returns the namespace of the names in a named type."""
+    return str(node["name"].rpartition(".")[0] or node.get("namespace", namespace))
+
+
 class _Inlining:
     """Puts each part where it is named first."""
 
@@ -33,7 +85,9 @@ class _Inlining:
         self._parts = parts
         """By the names that the registry gives them; taken out when they are used."""
         self._placed: dict[str, str] = {}
-        """The full names of those that were used, by the same names."""
+        """The full names of those that were used, by the same names and by their full ones."""
+        self._defined_names = set[str]()
+        """The full names of the types whose definitions stand somewhere already."""
 
     def of(self, node: Any, namespace: str, depth: int) -> Any:
         if depth > NESTED_MAX:
@@ -59,8 +113,12 @@ class _Inlining:
             if key in self._placed:
                 return self._placed_name(key, namespace)
             if key in self._parts:
-                part = self._parts.pop(key)
-                self._placed[key] = _full_name(part, namespace) or key
+                part = self._parts[key]
+                full = _full_name(part, namespace)
+                if full is not None:
+                    # Not one without a name, which stands wherever it is used.
+                    del self._parts[key]
+                    self._placed[key] = full
                 return self.of(part, namespace, depth + 1)
         return name
 
@@ -73,7 +131,13 @@ class _Inlining:
         return full
 
     def _defined(self, node: dict[str, Any], namespace: str, depth: int) -> Any:
-        inside = node["name"].rpartition(".")[0] or node.get("namespace", namespace)
+        full, inside = _full_name(node, namespace), _namespace_inside(node, namespace)
+        assert full is not None
+        if full in self._defined_names:
+            return full
+        self._defined_names.add(full)
+        self._parts.pop(full, None)
+        self._placed[full] = full
         if "fields" not in node:
             return node
         fields = [

@@ -17,7 +17,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 from google.protobuf import json_format
@@ -44,35 +44,65 @@ def protobuf_decoder(schema: Schema) -> Callable[[bytes], bytes]:
         UnsupportedSchema: the schema is broken, or imports what the registry does not have.
         NotInstalled: the schema is text, and there is no protoc.
     """
-    pool = DescriptorPool()
-    try:
-        for file in _files_of(schema):
-            pool.Add(file)
-        main = pool.FindFileByName(MAIN)
-    except (TypeError, KeyError, DecodeError) as error:
-        raise UnsupportedSchema(f"it is no Protobuf schema: {error}") from error
-    messages = list(main.message_types_by_name.values())
+    messages = Messages(compiled(schema))
 
     def decode(data: bytes) -> bytes:
+        return msgspec.json.encode(messages.read(data)[1])
+
+    return decode
+
+
+def compiled(schema: Schema) -> bytes:
+    """Returns the compiled files of a schema, as a serialized FileDescriptorSet.
+
+    Raises:
+        UnsupportedSchema: the schema is broken, or imports what the registry does not have.
+        NotInstalled: the schema is text, and there is no protoc.
+    """
+    try:
+        files = FileDescriptorSet(file=_files_of(schema)).SerializeToString()
+        Messages(files)
+    except (TypeError, KeyError, DecodeError) as error:
+        raise UnsupportedSchema(f"it is no Protobuf schema: {error}") from error
+    return bytes(files)
+
+
+class Messages:
+    """The messages of a compiled schema."""
+
+    __slots__ = ("_messages", "_pool")
+
+    def __init__(self, files: bytes) -> None:
+        """Args: files: as `compiled` returns them. Raises TypeError, KeyError, DecodeError."""
+        self._pool = DescriptorPool()
+        for file in FileDescriptorSet.FromString(files).file:
+            self._pool.Add(file)
+        main = self._pool.FindFileByName(MAIN)
+        self._messages = list(main.message_types_by_name.values())
+
+    @property
+    def first(self) -> Descriptor:
+        """The first message of the file. Raises UnsupportedSchema if there is none."""
+        if not self._messages:
+            raise UnsupportedSchema("it has no message")
+        return self._messages[0]
+
+    def read(self, data: bytes) -> tuple[Descriptor, dict[str, Any]]:
+        """Returns which message a value is, and its fields by the JSON mapping. Raises BadValue."""
         path, at = message_path(data)
-        descriptor = _message_at(messages, path)
+        descriptor = _message_at(self._messages, path)
         message = GetMessageClass(descriptor)()
         try:
             message.ParseFromString(data[at:])
-            text = json_format.MessageToJson(
+            found: dict[str, Any] = json_format.MessageToDict(
                 message,
                 preserving_proto_field_name=True,
                 always_print_fields_with_no_presence=True,
-                indent=None,
-                descriptor_pool=pool,
-                ensure_ascii=False,
+                descriptor_pool=self._pool,
             )
         except (DecodeError, json_format.Error, ValueError, TypeError) as error:
             raise BadValue(f"it is no {descriptor.full_name}: {error}") from error
-        compact: str = msgspec.json.format(text, indent=-1)
-        return compact.encode()
-
-    return decode
+        return descriptor, found
 
 
 def _message_at(messages: list[Descriptor], path: tuple[int, ...]) -> Descriptor:

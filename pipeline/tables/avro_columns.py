@@ -35,16 +35,24 @@ class NoAvroSchema(Exception):
 
 
 def with_avro(
-    records: DataFrame, name: str, encoding: Encoding, on_unparsable: OnUnparsable
+    records: DataFrame,
+    name: str,
+    encoding: Encoding,
+    on_unparsable: OnUnparsable,
+    *,
+    reader: str | None = None,
 ) -> DataFrame:
     """Add a struct whose one field `value` is what the encoded column says; null if it says nothing.
+
+    Args:
+        reader: the schema of what comes out; None: that of the encoding.
 
     Raises:
         TableRefused: the schema cannot be used; or a writer's is not known, and the job is to end then.
     """
     option = f"--{encoding.part}-schema"
     try:
-        result = records.withColumn(READ, _read(records, encoding, on_unparsable))
+        result = records.withColumn(READ, _read(records, encoding, on_unparsable, reader))
         is_whole = F.coalesce(F.col(f"{READ}.end") == F.lit(END), F.lit(False))
         found = F.when(is_whole, F.struct(F.col(f"{READ}.value").alias("value")))
         return result.withColumn(name, found).drop(READ)
@@ -59,38 +67,38 @@ def type_of(records: DataFrame, name: str) -> DataType:
     return records.schema[name].dataType["value"].dataType
 
 
-def _read(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Column:
+def _read(
+    records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable, reader: str | None
+) -> Column:
     schema = encoding.schema or ""
     if not encoding.has_header:
-        return by_the_user(encoding.part, schema)
-    return by_its_writer(encoding.part, schema, writers_of(records, encoding, on_unparsable))
+        return read_as(F.col(encoding.part), schema, reader or schema)
+    writers = writers_of(records, encoding, on_unparsable)
+    return by_its_writer(encoding.part, reader or schema, writers)
 
 
-def by_the_user(column: str, schema: str) -> Column:
-    """Returns value and end of a column without headers. Raises NoAvroSchema."""
-    from pyspark.sql.avro.functions import from_avro
-
-    return from_avro(with_end(F.col(column)), around(schema), {"mode": "PERMISSIVE"})
-
-
-def by_its_writer(column: str, schema: str, writers: Mapping[int, str]) -> Column:
+def by_its_writer(column: str, reader: str, writers: Mapping[int, str]) -> Column:
     """Returns value and end of a column with headers; null if the writer's schema is none of these.
 
     Args:
-        schema: the reader's, which says what comes out.
+        reader: the schema of what comes out.
         writers: the schemas by their ids.
 
     Raises:
         NoAvroSchema: one of them.
     """
+    read = F.when(F.lit(False), read_as(body(column), reader, reader))
+    for number, text in sorted(writers.items()):
+        read = read.when(schema_id(column) == number, read_as(body(column), text, reader))
+    return read
+
+
+def read_as(data: Column, writer: str, reader: str) -> Column:
+    """Returns value and end of bytes, read by their writer's schema as another. Raises NoAvroSchema."""
     from pyspark.sql.avro.functions import from_avro
 
-    reader, data = around(schema), with_end(body(column))
-    options = {"mode": "PERMISSIVE", "avroSchema": reader}
-    read = F.when(F.lit(False), from_avro(data, reader, options))
-    for number, text in sorted(writers.items()):
-        read = read.when(schema_id(column) == number, from_avro(data, around(text), options))
-    return read
+    options = {"mode": "PERMISSIVE", "avroSchema": around(reader)}
+    return from_avro(with_end(data), around(writer), options)
 
 
 def with_end(data: Column) -> Column:

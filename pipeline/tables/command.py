@@ -23,6 +23,8 @@ from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
 from pipeline.tables.options import (
     ConfluentHeader,
+    DeadLetterPath,
+    Enveloped,
     Every,
     Format,
     Group,
@@ -47,17 +49,19 @@ from pipeline.tables.options import (
 )
 from pipeline.tables.payload_options import (
     REGISTERED,
+    Envelope,
     KeyFormat,
     OnMissingKey,
     OnUnparsable,
     Payload,
     ValueFormat,
 )
-from pipeline.tables.registry_options import reader_schema, registry_access
+from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.tables.dead_letters import DeadLetters
     from pipeline.tables.table import Table
 
 app = typer.Typer(
@@ -75,7 +79,9 @@ def batch(
     table_format: Format = TableFormat.DELTA,
     value_format: Values = ValueFormat.BYTES,
     value_schema: ValueSchema = None,
+    envelope: Enveloped = Envelope.NONE,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
+    dead_letters: DeadLetterPath = None,
     confluent_header: ConfluentHeader = False,
     schema_id: SchemaIds = None,
     schema_registry: SchemaRegistry = None,
@@ -110,7 +116,9 @@ def stream(
     group: Group = None,
     value_format: Values = ValueFormat.BYTES,
     value_schema: ValueSchema = None,
+    envelope: Enveloped = Envelope.NONE,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
+    dead_letters: DeadLetterPath = None,
     confluent_header: ConfluentHeader = False,
     schema_id: SchemaIds = None,
     schema_registry: SchemaRegistry = None,
@@ -165,6 +173,7 @@ class Order:
     payload: Payload
     path: str
     table_format: TableFormat
+    dead_letters: str | None
     partition_by: Sequence[str]
     write_options: Mapping[str, str]
     session_options: SessionOptions
@@ -181,6 +190,7 @@ class Order:
             payload=payload_of(said),
             path=said["table"],
             table_format=said["table_format"],
+            dead_letters=dead_letters_path(said["on_unparsable"], said["dead_letters"]),
             partition_by=said["partition_by"] or (),
             write_options=pairs("--write-option", said["write_option"]),
             session_options=SessionOptions.parse(
@@ -191,7 +201,7 @@ class Order:
     def pins(self) -> list[Path]:
         """Returns the pins of the jars that it needs."""
         is_avro = "avro" in {self.payload.value_format.value, self.payload.key_format.value}
-        is_delta = self.table_format is TableFormat.DELTA
+        is_delta = self.table_format is TableFormat.DELTA or self.dead_letters is not None
         return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
 
     def table(self, session: SparkSession) -> Table:
@@ -208,26 +218,47 @@ class Order:
             return ParquetTable(session, self.path, layout)
         return DeltaTable(session, self.path, layout)
 
+    def letters(self, session: SparkSession) -> DeadLetters | None:
+        from pipeline.tables.dead_letters import DeadLetters
+
+        return None if self.dead_letters is None else DeadLetters(session, self.dead_letters)
+
 
 def payload_of(said: Mapping[str, Any]) -> Payload:
     """Returns the options for keys and values. Asks the registry for subjects. Raises TableRefused."""
     registry = registry_access(said["schema_registry"], said["schema_registry_config"])
 
-    def schema_of(part: str) -> str | None:
+    def schema_of(part: str) -> ReaderSchema:
         text = schema_text(said[f"{part}_schema"])
         schema_type = REGISTERED.get(said[f"{part}_format"].value)
         return reader_schema(f"--{part}-schema", text, schema_type, registry)
 
-    names = ("value_format", "on_unparsable", "confluent_header", "key_format", "key_column")
+    key, value = schema_of("key"), schema_of("value")
+    names = (
+        "value_format",
+        "envelope",
+        "on_unparsable",
+        "confluent_header",
+        "key_format",
+        "key_column",
+        "on_missing_key",
+    )
     return Payload(
         schema_ids=tuple(said["schema_id"] or ()),
         key_schema_ids=tuple(said["key_schema_id"] or ()),
-        on_missing_key=said["on_missing_key"],
         registry=registry,
-        key_schema=schema_of("key"),
-        value_schema=schema_of("value"),
+        key_schema=key.text,
+        key_message=key.message,
+        value_schema=value.text,
+        value_message=value.message,
         **{name: said[name] for name in names},
     )
+
+
+def dead_letters_path(on_unparsable: OnUnparsable, path: str | None) -> str | None:
+    if (on_unparsable is OnUnparsable.DEAD_LETTER) != (path is not None):
+        raise TableRefused("--on-unparsable dead-letter and --dead-letters PATH go together")
+    return path
 
 
 def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
@@ -247,7 +278,7 @@ def write_whole(order: Order) -> int:
 
     with session_of(order) as session:
         table = order.table(session)
-        write(session, order.source, table, order.payload)
+        write(session, order.source, table, order.payload, order.letters(session))
         count = table.read().count()
     return print_size(order.path, count)
 
@@ -261,7 +292,7 @@ def follow(
     with session_of(order) as session:
         table = order.table(session)
         pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
-        run(session, order.source, table, order.payload, pace)
+        run(session, order.source, table, order.payload, pace, order.letters(session))
         count = table.read().count()
     return print_size(order.path, count)
 

@@ -106,14 +106,8 @@ class DeltaTable:
         session.conf.set(COMMIT_OFFSETS, cut.to_json())
         session.conf.set(SKIP_EMPTY, "false")
         try:
-            yield
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName().startswith(CONFLICTS):
-                raise TableRefused(
-                    f"another program wrote {self._path} at the same moment; "
-                    "run the command again: it continues from what the table holds now"
-                ) from error
-            raise
+            with conflicts_refused(self._path):
+                yield
         finally:
             session.conf.unset(COMMIT_OFFSETS)
             session.conf.unset(SKIP_EMPTY)
@@ -139,6 +133,20 @@ class DeltaTable:
             if error.getCondition() in NO_TABLE:
                 return []
             raise
+
+
+@contextlib.contextmanager
+def conflicts_refused(path: str) -> Iterator[None]:
+    """Raise TableRefused if another commit comes in before one that is made within this context."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName().startswith(CONFLICTS):
+            raise TableRefused(
+                f"another program wrote {path} at the same moment; "
+                "run the command again: it continues from what the table holds now"
+            ) from error
+        raise
 
 
 def qualified(session: SparkSession, path: str) -> str:

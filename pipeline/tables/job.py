@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from cli.base.command_end import complain
 from pipeline.offsets.cut import (
@@ -29,9 +30,10 @@ from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.lag import committing
 from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
+from pipeline.tables.dead_letters import DeadLetters
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
-from pipeline.tables.payload import rows_of
+from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
 from pipeline.tables.table import Table
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
@@ -48,7 +50,13 @@ class Pace:
     """The consumer group to which progress is committed."""
 
 
-def write_whole(session: SparkSession, source: KafkaSource, table: Table, payload: Payload) -> Cut:
+def write_whole(
+    session: SparkSession,
+    source: KafkaSource,
+    table: Table,
+    payload: Payload,
+    dead_letters: DeadLetters | None = None,
+) -> Cut:
     """Read the topics up to their current ends and write that as the table. Returns its offsets.
 
     Raises:
@@ -61,10 +69,27 @@ def write_whole(session: SparkSession, source: KafkaSource, table: Table, payloa
     cut = ask_offsets(session, source).cut()
     last = latest(having_keys(ranked_records(session, source, cut), payload)).persist()
     try:
-        table.replace(rows_of(last, payload, None), cut)
+        table.replace(taken(last, payload, None, dead_letters), cut)
     finally:
         last.unpersist()
     return cut
+
+
+def taken(
+    last: DataFrame,
+    payload: Payload,
+    columns: StructType | None,
+    dead_letters: DeadLetters | None,
+) -> DataFrame:
+    """Returns the table's rows from the last records. Adds those that are none to the dead letters.
+
+    Raises:
+        TableRefused: as `rows_of` and `DeadLetters.add`.
+    """
+    parsed = parsed_of(last, payload, columns)
+    if dead_letters is not None:
+        dead_letters.add(dead_letters_from(parsed))
+    return rows_from(parsed, payload)
 
 
 def ranked_records(session: SparkSession, source: KafkaSource, cut: Cut) -> DataFrame:
@@ -77,7 +102,12 @@ def ranked_records(session: SparkSession, source: KafkaSource, cut: Cut) -> Data
 
 
 def follow(
-    session: SparkSession, source: KafkaSource, table: Table, payload: Payload, pace: Pace
+    session: SparkSession,
+    source: KafkaSource,
+    table: Table,
+    payload: Payload,
+    pace: Pace,
+    dead_letters: DeadLetters | None = None,
 ) -> Cut:
     """Merge new records into the table, once or until it is stopped. Returns the table's offsets.
 
@@ -93,7 +123,7 @@ def follow(
     options = source.stream_from(begin.offsets, pace.offsets_per_batch)
     records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
     with progress_shown(session, source, pace.group, begin):
-        merge_stream(records, table, payload, begin, every=pace.every)
+        merge_stream(records, table, payload, begin, dead_letters, every=pace.every)
     reached = table.held()
     if reached is None:
         table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
@@ -125,7 +155,13 @@ def progress_shown(
 
 
 def merge_stream(
-    records: DataFrame, table: Table, payload: Payload, begin: Cut, *, every: str | None
+    records: DataFrame,
+    table: Table,
+    payload: Payload,
+    begin: Cut,
+    dead_letters: DeadLetters | None,
+    *,
+    every: str | None,
 ) -> None:
     """Merge micro-batches until the stream ends. Raises the error that stopped it."""
     failures: list[Exception] = []
@@ -134,7 +170,7 @@ def merge_stream(
     def take(batch: DataFrame, _: int) -> None:
         nonlocal reached
         try:
-            reached = bring_in(batch, table, payload, begin, reached)
+            reached = bring_in(batch, table, payload, begin, reached, dead_letters)
         except Exception as failure:
             failures.append(failure)
             raise
@@ -152,7 +188,12 @@ def merge_stream(
 
 
 def bring_in(
-    batch: DataFrame, table: Table, payload: Payload, begin: Cut, reached: Cut | None = None
+    batch: DataFrame,
+    table: Table,
+    payload: Payload,
+    begin: Cut,
+    reached: Cut | None = None,
+    dead_letters: DeadLetters | None = None,
 ) -> Cut | None:
     """Merge one micro-batch into the table, once even if it is repeated. Returns the new `reached`.
 
@@ -173,9 +214,9 @@ def bring_in(
             return reached
         last = latest(having_keys(fresh, payload))
         if held is None:
-            table.replace(rows_of(last, payload, None), cut)
+            table.replace(taken(last, payload, None, dead_letters), cut)
         else:
-            table.merge(rows_of(last, payload, table.columns()), cut)
+            table.merge(taken(last, payload, table.columns(), dead_letters), cut)
         return cut
     finally:
         fresh.unpersist()

@@ -14,10 +14,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import with_avro
 from pipeline.tables.json_columns import is_text, read_schema, with_json
-from pipeline.tables.latest import latest
-from pipeline.tables.payload_options import KeyFormat, OnMissingKey, OnUnparsable, Payload
+from pipeline.tables.json_text import JSON, with_json_text
+from pipeline.tables.latest import RAW_KEY, latest
+from pipeline.tables.payload_options import Envelope, KeyFormat, OnMissingKey, OnUnparsable, Payload
 from pipeline.tables.row_refusal import only_if
-from pipeline.tables.wire_columns import data_of
 
 READ = "_read"
 
@@ -28,18 +28,25 @@ def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
     if payload.on_missing_key is OnMissingKey.SKIP:
         return records.where(key.isNotNull())
     says = "the record has no key: --on-missing-key skip leaves such records out"
+    if payload.envelope is Envelope.DEBEZIUM:
+        says = (
+            "the record has no key, like Debezium's of a TRUNCATE: let the connector skip those with"
+            " skipped.operations=t, and write the table again with `batch`; or leave such records out"
+            " with --on-missing-key skip"
+        )
     return records.withColumn("key", only_if(key.isNotNull(), key, says))
 
 
 def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
     """Read the keys of the last records by key; records whose keys are equal then become one.
 
-    A key that cannot be read ends the job.
+    Their bytes stay in `RAW_KEY`. A key that cannot be read ends the job.
 
     Raises:
         TableRefused: the schema cannot be used, or that of a key's writer is not known.
     """
     key = F.col("key")
+    last = last.withColumn(RAW_KEY, key)
     if payload.key_format is KeyFormat.BYTES:
         return last
     if payload.key_format is KeyFormat.STRING:
@@ -54,12 +61,13 @@ def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
 
 
 def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:
-    """Add what keys in JSON or Avro say; null if one cannot be read."""
+    """Add what keys in Avro, JSON or Protobuf say; null if one cannot be read."""
     if payload.key_format is KeyFormat.AVRO:
         read = with_avro(last, READ, payload.key, OnUnparsable.FAIL)
         return read.withColumn(READ, F.col(f"{READ}.value"))
     schema = read_schema("--key-schema", payload.key_schema or "")
-    return with_json(last, READ, data_of(last, payload.key, OnUnparsable.FAIL), schema)
+    texts = with_json_text(last, payload.key, OnUnparsable.FAIL)
+    return with_json(texts, READ, F.col(JSON), schema).drop(JSON)
 
 
 def refuse_maps(kind: DataType) -> None:

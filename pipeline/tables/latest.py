@@ -19,6 +19,8 @@ from pipeline.source.ranks import rank_of
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The used columns of the Kafka source."""
+RAW_KEY = "raw_key"
+"""The column of a key's bytes, beside what they say."""
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
 
 
@@ -27,12 +29,13 @@ def latest(records: DataFrame) -> DataFrame:
 
     Args:
         records: with keys; with a column of versions (`pipeline/source/ranks.py`) if a topic ranks by
-            them, which stays.
+            them, and one of the keys' bytes if the keys are read already; both stay.
     """
-    last = F.max(F.struct(*rank_of(records), "timestamp", "value")).alias("last")
-    ranks = [f"last.{name}" for name in rank_of(records)]
+    raw = [RAW_KEY] if RAW_KEY in records.columns else []
+    carried = [*rank_of(records), "timestamp", "value", *raw]
+    last = F.max(F.struct(*carried)).alias("last")
     keyed = records.groupBy("topic", "partition", "key").agg(last)
-    return keyed.select("topic", "partition", *ranks, "last.timestamp", "key", "last.value")
+    return keyed.select("topic", "partition", "key", *(f"last.{name}" for name in carried))
 
 
 def not_held_by(held: Cut, records: DataFrame) -> DataFrame:

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from pipeline.offsets.source_options import READING
-from pipeline.tables.payload_options import KeyFormat, OnMissingKey, OnUnparsable, ValueFormat
+from pipeline.tables.payload_options import (
+    Envelope,
+    KeyFormat,
+    OnMissingKey,
+    OnUnparsable,
+    ValueFormat,
+)
 
 VALUES = "Keys and values"
 WRITING = "Writing"
@@ -42,15 +48,34 @@ ValueSchema = Annotated[
     typer.Option(
         "--value-schema",
         metavar="DDL|FILE|subject:NAME[:VERSION]",
-        help="JSON: as `id BIGINT, name STRING`, or a file with that or with Spark's JSON form "
-        "[default: the table's, or inferred]. Avro: a file, or a subject of the registry.",
+        help="As `id BIGINT, name STRING`, or a file with that or with Spark's JSON form "
+        "[default: the table's, or inferred]. Avro: a file. Avro, Protobuf: a subject of the registry.",
+        rich_help_panel=VALUES,
+    ),
+]
+Enveloped = Annotated[
+    Envelope,
+    typer.Option(
+        "--envelope",
+        help="What stands around a row in a value: nothing, or a change event of Debezium, whose `after`"
+        " is the row. With JSON --value-schema is that of the row, with Avro that of the event.",
         rich_help_panel=VALUES,
     ),
 ]
 Unparsable = Annotated[
     OnUnparsable,
     typer.Option(
-        help="For a value that cannot be parsed: end the job, or keep its bytes in `_unparsed`.",
+        help="For a value that cannot be parsed: end the job, keep its bytes in `_unparsed`, or remove"
+        " its key's row and add the record to --dead-letters.",
+        rich_help_panel=VALUES,
+    ),
+]
+DeadLetterPath = Annotated[
+    str | None,
+    typer.Option(
+        "--dead-letters",
+        metavar="PATH",
+        help="The path of a Delta table for records whose values cannot be parsed, with the reason.",
         rich_help_panel=VALUES,
     ),
 ]
@@ -78,9 +103,9 @@ SchemaRegistry = Annotated[
     typer.Option(
         "--schema-registry",
         metavar="URL",
-        help="Keys and values in Avro are read by the schemas that they name, which this registry has"
-        " (Confluent's API), and become columns of --key-schema and --value-schema; those in JSON must"
-        " name a JSON schema there. Repeatable: the nodes of one registry.",
+        help="Keys and values in avro, json-schema and protobuf are read by the schemas that they name,"
+        " which this registry has (Confluent's API), and become columns of --key-schema and"
+        " --value-schema. Repeatable: the nodes of one registry.",
         rich_help_panel=VALUES,
     ),
 ]
@@ -103,7 +128,7 @@ KeySchema = Annotated[
     typer.Option(
         "--key-schema",
         metavar="DDL|FILE|subject:NAME[:VERSION]",
-        help="As --value-schema, for keys in JSON or Avro.",
+        help="As --value-schema, for keys that are records.",
         rich_help_panel=VALUES,
     ),
 ]

@@ -16,38 +16,87 @@ from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import type_of, with_avro
+from pipeline.tables.debezium import (
+    EVENT,
+    deletes,
+    row_left,
+    why_no_row,
+    with_avro_event,
+    with_json_event,
+)
 from pipeline.tables.json_columns import infer, is_text, read_schema, with_json
+from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.keys import with_read_keys
-from pipeline.tables.payload_options import OnUnparsable, Payload, ValueFormat
+from pipeline.tables.latest import RAW_KEY
+from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, ValueFormat
 from pipeline.tables.row_refusal import only_if
-from pipeline.tables.wire_columns import data_of
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
 """The column that is true in a row that deletes its key; such a row never gets into a table."""
 UNPARSED = "_unparsed"
 PARSED = "_parsed"
+DELETES = "_deletes"
+WHY = "_why"
 
 
 def rows_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
-    """Returns the table's rows from the last records, with `_tombstone` for those that delete their key.
+    """Returns the table's rows from the last records. See `parsed_of` and `rows_from`."""
+    return rows_from(parsed_of(last, payload, columns), payload)
+
+
+def parsed_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
+    """Read the keys and parse the values of the last records.
 
     Args:
         columns: the columns of the table, if it exists.
 
     Raises:
-        TableRefused: the schema cannot be parsed or inferred, or two columns would have the same name.
+        TableRefused: a schema cannot be parsed, inferred or had.
     """
-    parsed = parse(with_read_keys(last, payload), payload, columns)
+    return parse(with_read_keys(last, payload), payload, columns)
+
+
+def dead_letters_from(parsed: DataFrame) -> DataFrame:
+    """Returns the records whose values could not be parsed, as they were, with the reason."""
+    return parsed.where(F.col(WHY).isNotNull()).select(
+        "topic", "partition", "offset", "timestamp", F.col(RAW_KEY).alias("key"), "value",
+        F.col(WHY).alias("reason"),
+    )  # fmt: skip
+
+
+def rows_from(parsed: DataFrame, payload: Payload) -> DataFrame:
+    """Returns the table's rows, with `_tombstone` for those that delete their key.
+
+    Raises:
+        TableRefused: two columns would have the same name.
+    """
     names = [payload.key_column, *value_columns(parsed), *kept(payload), *ORIGIN, TOMBSTONE]
     refuse_equal_names(names)
     return parsed.select(
         F.col("key").alias(payload.key_column),
         *(F.col(f"{PARSED}.`{name}`") for name in value_columns(parsed)),
-        *([F.when(unreadable(), F.col("value")).alias(UNPARSED)] if kept(payload) else []),
+        *(
+            [F.when(F.col(WHY).isNotNull(), F.col("value")).alias(UNPARSED)]
+            if kept(payload)
+            else []
+        ),
         *(F.col(name.removeprefix("_")).alias(name) for name in ORIGIN),
-        read_or_kept(payload, F.col("value").isNull()).alias(TOMBSTONE),
+        dead_if(payload).alias(TOMBSTONE),
     )
+
+
+def dead_if(payload: Payload) -> Column:
+    """Returns whether a record deletes its key, or ends the job if its value cannot be parsed."""
+    is_read, deletes_key = F.col(WHY).isNull(), F.col(DELETES)
+    match payload.on_unparsable:
+        case OnUnparsable.FAIL:
+            return only_if(is_read, deletes_key, F.col(WHY))
+        case OnUnparsable.KEEP:
+            return deletes_key
+        case OnUnparsable.DEAD_LETTER:
+            # The key's value is not known: an earlier one would be wrong.
+            return deletes_key | ~is_read
 
 
 def value_columns(parsed: DataFrame) -> list[str]:
@@ -71,45 +120,54 @@ def refuse_equal_names(names: list[str]) -> None:
 
 
 def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
-    """Add `_parsed`, a struct of the value's columns that is null if the value cannot be parsed."""
+    """Add what the values say.
+
+    _parsed    a struct of the columns; null if there are none
+    _deletes   whether the value deletes its key
+    _why       why a value cannot be parsed, as a clause; null if it can be, or is a tombstone
+    """
+    if payload.envelope is Envelope.DEBEZIUM:
+        return parse_event(last, payload, columns)
+    read = parse_value(last, payload, columns).withColumn(DELETES, F.col("value").isNull())
+    is_bad = F.col("value").isNotNull() & F.col(PARSED).isNull()
+    says = f"the value is not {payload.value_format} of this schema"
+    return read.withColumn(WHY, F.when(is_bad, says))
+
+
+def parse_value(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
     match payload.value_format:
         case ValueFormat.BYTES:
             return last.withColumn(PARSED, F.struct("value"))
         case ValueFormat.STRING:
             text = F.struct(F.col("value").cast("string").alias("value"))
             return last.withColumn(PARSED, F.when(is_text(F.col("value")), text))
-        case ValueFormat.JSON:
-            return parse_json(last, payload, columns)
+        case ValueFormat.JSON | ValueFormat.JSON_SCHEMA | ValueFormat.PROTOBUF:
+            texts, data = with_json_text(last, payload.value, payload.on_unparsable), F.col(JSON)
+            schema = json_schema(payload, columns)
+            return with_json(texts, PARSED, data, schema or infer(texts, data)).drop(JSON)
         case ValueFormat.AVRO:
-            return parse_avro(last, payload)
+            read = with_avro(last, PARSED, payload.value, payload.on_unparsable)
+            if isinstance(type_of(read, PARSED), StructType):
+                return read.withColumn(PARSED, F.col(f"{PARSED}.value"))
+            return read  # One column, `value`.
 
 
-def parse_json(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
-    data = data_of(last, payload.value, payload.on_unparsable)
-    if payload.value_schema is not None:
-        schema = read_schema("--value-schema", payload.value_schema)
-    elif columns is not None:
-        others = {payload.key_column, UNPARSED, *ORIGIN}
-        schema = StructType([field for field in columns.fields if field.name not in others])
+def parse_event(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
+    if payload.value_format is ValueFormat.AVRO:
+        events = with_avro_event(last, payload)
     else:
-        schema = infer(last, data)
-    return with_json(last, PARSED, data, schema)
+        events = with_json_event(last, payload, json_schema(payload, columns))
+    has_value = F.col("value").isNotNull()
+    why = F.when(has_value, why_no_row(events))
+    read = events.withColumn(WHY, why).withColumn(DELETES, ~has_value | deletes())
+    return read.withColumn(PARSED, F.when(F.col(WHY).isNull(), row_left())).drop(EVENT)
 
 
-def parse_avro(last: DataFrame, payload: Payload) -> DataFrame:
-    """Add `_parsed`; a value that is no record becomes one column, `value`."""
-    read = with_avro(last, PARSED, payload.value, payload.on_unparsable)
-    if isinstance(type_of(read, PARSED), StructType):
-        return read.withColumn(PARSED, F.col(f"{PARSED}.value"))
-    return read
-
-
-def unreadable() -> Column:
-    return F.col("value").isNotNull() & F.col(PARSED).isNull()
-
-
-def read_or_kept(payload: Payload, value: Column) -> Column:
-    """Returns a column of the row, or ends the job if the value cannot be read and is not to be kept."""
-    if payload.on_unparsable is OnUnparsable.KEEP:
-        return value
-    return only_if(~unreadable(), value, f"the value is not {payload.value_format} of this schema")
+def json_schema(payload: Payload, columns: StructType | None) -> StructType | None:
+    """Returns the columns of JSON: the user's, or the table's; None if there are none yet."""
+    if payload.value_schema is not None:
+        return read_schema("--value-schema", payload.value_schema)
+    if columns is None:
+        return None
+    others = {payload.key_column, UNPARSED, *ORIGIN}
+    return StructType([field for field in columns.fields if field.name not in others])

@@ -17,6 +17,9 @@ class ValueFormat(enum.StrEnum):
     STRING = "string"
     JSON = "json"
     AVRO = "avro"
+    JSON_SCHEMA = "json-schema"
+    """JSON with the header of a registry."""
+    PROTOBUF = "protobuf"
 
 
 class KeyFormat(enum.StrEnum):
@@ -26,6 +29,8 @@ class KeyFormat(enum.StrEnum):
     STRING = "string"
     JSON = "json"
     AVRO = "avro"
+    JSON_SCHEMA = "json-schema"
+    PROTOBUF = "protobuf"
 
 
 class OnUnparsable(enum.StrEnum):
@@ -33,6 +38,7 @@ class OnUnparsable(enum.StrEnum):
 
     FAIL = "fail"
     KEEP = "keep"
+    DEAD_LETTER = "dead-letter"
 
 
 class OnMissingKey(enum.StrEnum):
@@ -42,8 +48,22 @@ class OnMissingKey(enum.StrEnum):
     SKIP = "skip"
 
 
-REGISTERED = {"json": SchemaType.JSON, "avro": SchemaType.AVRO}
+class Envelope(enum.StrEnum):
+    """What stands around a row in a value."""
+
+    NONE = "none"
+    DEBEZIUM = "debezium"
+
+
+REGISTERED = {
+    "avro": SchemaType.AVRO,
+    "json-schema": SchemaType.JSON,
+    "protobuf": SchemaType.PROTOBUF,
+}
 """By format: the type that a registry has of its schemas."""
+BY_REGISTRY = frozenset({"json-schema", "protobuf"})
+"""The formats that need one."""
+ENVELOPED = frozenset({"avro", "json", "json-schema"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +74,9 @@ class Encoding:
     """`key` or `value`."""
     format: str
     schema: str | None
-    """JSON: DDL or Spark's JSON form of a schema. Avro: the schema."""
+    """Avro: the schema. Other formats: DDL or Spark's JSON form of a schema."""
+    message: str | None
+    """Protobuf: the full name that each message must have; None: any."""
     schema_ids: tuple[int, ...]
     """The ids that the schema has, without a registry."""
     registry: RegistryAccess | None
@@ -63,6 +85,8 @@ class Encoding:
     def __post_init__(self) -> None:
         if self.format == "avro" and self.schema is None:
             raise TableRefused(f"{self.part}s in Avro need --{self.part}-schema")
+        if self.format in BY_REGISTRY and self.registry is None:
+            raise TableRefused(f"{self.part}s in {self.format} need --schema-registry")
         if self.schema_ids and self.format != "avro":
             raise TableRefused(f"{self.schema_ids_option} goes with {self.part}s in Avro")
         if self.schema_ids and self.registry is not None:
@@ -86,10 +110,13 @@ class Payload:
 
     value_format: ValueFormat = ValueFormat.BYTES
     value_schema: str | None = None
-    """As in `Encoding`; JSON: None to take it from the table or the values."""
+    """As in `Encoding`; None to take it from the table or the values, but for Avro. With an envelope:
+    JSON: that of the row; Avro: that of the whole value."""
+    value_message: str | None = None
     schema_ids: tuple[int, ...] = ()
     key_format: KeyFormat = KeyFormat.BYTES
     key_schema: str | None = None
+    key_message: str | None = None
     key_schema_ids: tuple[int, ...] = ()
     key_column: str = "key"
     on_unparsable: OnUnparsable = OnUnparsable.FAIL
@@ -97,13 +124,16 @@ class Payload:
     confluent_header: bool = False
     """Whether values begin with the id of their writer's schema."""
     registry: RegistryAccess | None = None
+    envelope: Envelope = Envelope.NONE
 
     def __post_init__(self) -> None:
         value, key = self.value, self.key
-        if self.key_format is KeyFormat.JSON and self.key_schema is None:
-            raise TableRefused("keys in JSON need --key-schema")
+        if key.format in {"json", *BY_REGISTRY} and key.schema is None:
+            raise TableRefused(f"keys in {key.format} need --key-schema")
+        if self.envelope is not Envelope.NONE and value.format not in ENVELOPED:
+            raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
         if self.registry is not None and not (value.has_header or key.has_header):
-            raise TableRefused("--schema-registry goes with keys or values in Avro or JSON")
+            raise TableRefused(f"--schema-registry goes with {', '.join(REGISTERED)}")
         if self.confluent_header and not value.has_header:
             raise TableRefused(
                 "--confluent-header needs --schema-registry URL, or --schema-id with the ids that"
@@ -117,6 +147,7 @@ class Payload:
             part="value",
             format=self.value_format.value,
             schema=self.value_schema,
+            message=self.value_message,
             schema_ids=self.schema_ids,
             registry=self.registry,
         )
@@ -128,6 +159,7 @@ class Payload:
             part="key",
             format=self.key_format.value,
             schema=self.key_schema,
+            message=self.key_message,
             schema_ids=self.key_schema_ids,
             registry=self.registry,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.offsets.cut import TableRefused
@@ -12,7 +13,7 @@ from schemas.outcomes import DecodingFailed
 from schemas.registry_access import BadRegistryUrl, RegistryAccess, registry_url
 from schemas.registry_answers import LATEST, Unavailable
 from schemas.registry_client import RegistryClient
-from schemas.schema import SchemaType
+from schemas.schema import Schema, SchemaType
 
 USER_INFO = "schema.registry.basic.auth.user.info"
 TRUSTED = "schema.registry.ssl.truststore.location"
@@ -45,9 +46,17 @@ def registry_access(urls: Sequence[str] | None, config: Path | None) -> Registry
         raise TableRefused(f"--schema-registry: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderSchema:
+    """The schema by which keys or values are read, as in `Encoding`."""
+
+    text: str | None
+    message: str | None = None
+
+
 def reader_schema(
     option: str, said: str | None, schema_type: SchemaType | None, access: RegistryAccess | None
-) -> str | None:
+) -> ReaderSchema:
     """Returns the schema by which keys or values are read: what the user says, or a subject's.
 
     Args:
@@ -58,9 +67,11 @@ def reader_schema(
         TableRefused: the subject cannot be had.
     """
     if said is None or not said.startswith(SUBJECT):
-        return said
-    if access is None or schema_type is not SchemaType.AVRO:
-        raise TableRefused(f"{option} {said} needs --schema-registry and the format avro")
+        return ReaderSchema(said)
+    if access is None or schema_type not in (SchemaType.AVRO, SchemaType.PROTOBUF):
+        raise TableRefused(
+            f"{option} {said} needs --schema-registry, and the format avro or protobuf"
+        )
     subject, _, version = said.removeprefix(SUBJECT).rpartition(":")
     if not subject or not (version.isdecimal() or version == LATEST):
         subject, version = said.removeprefix(SUBJECT), LATEST
@@ -68,9 +79,21 @@ def reader_schema(
         found = RegistryClient(access).of_subject(subject, version)
         if found.type is not schema_type:
             raise TableRefused(f"{option} {said}: the registry has it as {found.type.value}")
-        return whole_avro_schema(found)
+        return _reader_of(found)
     except (Unavailable, DecodingFailed) as error:
         raise TableRefused(f"{option} {said}: {error}") from error
+
+
+def _reader_of(found: Schema) -> ReaderSchema:
+    """Raises DecodingFailed."""
+    if found.type is SchemaType.AVRO:
+        return ReaderSchema(whole_avro_schema(found))
+    # Few jobs need the library.
+    from schemas.protobuf_rows import columns_ddl
+    from schemas.protobuf_values import Messages, compiled
+
+    first = Messages(compiled(found)).first
+    return ReaderSchema(columns_ddl(first), first.full_name)
 
 
 def _properties(config: Path) -> Mapping[str, str]:

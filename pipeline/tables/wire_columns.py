@@ -14,18 +14,6 @@ from schemas.wire_header import HEADER_BYTES, MAGIC
 SCHEMA_ID = "_schema_id"
 
 
-def data_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Column:
-    """Returns a column without its headers, if it has some; null where the schema is not known.
-
-    Raises:
-        TableRefused: as `writers_of`.
-    """
-    if not encoding.has_header:
-        return F.col(encoding.part)
-    known = list(writers_of(records, encoding, on_unparsable))
-    return F.when(schema_id(encoding.part).isin(known), body(encoding.part))
-
-
 def writers_of(
     records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable
 ) -> Mapping[int, str]:

@@ -7,6 +7,7 @@ user, who says which ids his schema has.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed
 from schemas.registry_access import RegistryAccess
 from schemas.registry_answers import Unavailable
 from schemas.registry_client import RegistryClient
-from schemas.schema import SchemaType
+from schemas.schema import Schema, SchemaType
 
 
 class NoWriterSchema(Exception):
@@ -35,7 +36,7 @@ class WriterSchemas(Protocol):
     """Where the schemas of writers come from."""
 
     def text(self, schema_id: int) -> str:
-        """Returns a schema's text. Raises NoWriterSchema."""
+        """Returns a schema's text; of Protobuf: the compiled files, in base64. Raises NoWriterSchema."""
 
 
 class GivenSchemas:
@@ -78,9 +79,23 @@ class RegisteredSchemas:
                 f"the registry has it as {found.type.value}, not as {self._wanted.value}"
             )
         try:
-            return whole_avro_schema(found) if found.type is SchemaType.AVRO else found.text
+            return _text_of(found)
         except DecodingFailed as error:
             raise NoWriterSchema(str(error)) from error
+
+
+def _text_of(schema: Schema) -> str:
+    """Returns a schema as readers take it. Raises DecodingFailed."""
+    match schema.type:
+        case SchemaType.AVRO:
+            return whole_avro_schema(schema)
+        case SchemaType.JSON:
+            return schema.text
+        case SchemaType.PROTOBUF:
+            # Few jobs need the library.
+            from schemas.protobuf_values import compiled
+
+            return b64encode(compiled(schema)).decode()
 
 
 @cache

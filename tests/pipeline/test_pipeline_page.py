@@ -22,6 +22,7 @@ SECONDS_MAX = 240
 SAID = {
     "table stream --topic accounts --table tables/accounts --key": "2 keys in tables/accounts\n",
     "groups describe": "lag 0\n",
+    "--table tables/orders": "1 key in tables/orders\n",
     "start_session": "|carol|Lima",
     "table batch": "2 keys in tables/parquet\n",
     "table offsets": "accounts",

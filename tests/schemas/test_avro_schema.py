@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from schemas.avro_schema import NESTED_MAX, whole_avro_schema
+from schemas.avro_schema import NESTED_MAX, record_of_fields, whole_avro_schema
 from schemas.outcomes import UnsupportedSchema
 from schemas.schema import Named, Schema, SchemaType
 
@@ -105,3 +105,54 @@ def test_deep_nesting_is_refused() -> None:
     text = '{"type": "array", "items": ' * (NESTED_MAX + 1) + '"int"' + "}" * (NESTED_MAX + 1)
     with pytest.raises(UnsupportedSchema, match="nested deeper"):
         whole_avro_schema(schema(text))
+
+
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "kinds", "type": {"type": "array", "items": "Kind"}},
+        {"name": "inner", "type": ["null", {"type": "fixed", "name": "other.Two", "size": 2}]},
+    ],
+}
+EVENT = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "shop.orders",
+    "fields": [
+        {"name": "before", "type": ["null", ROW], "default": None},
+        {"name": "source", "type": {"type": "record", "name": "x.Source", "fields": []}},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "moved", "type": ["null", "shop.orders.Value"]},
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
+def test_who_reads_some_fields_of_a_record_reads_nothing_else() -> None:
+    row = {"kind": "B", "kinds": ["A", "B"], "inner": b"hi"}
+    value = {"before": row, "source": {}, "after": row, "moved": None, "op": "u"}
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(EVENT), value)
+
+    for names in (["op", "after"], ["after", "moved"], ["moved", "before", "after"], ["op"]):
+        reader = json.loads(record_of_fields(json.dumps(EVENT), names))
+        written.seek(0)
+        found = fastavro.schemaless_reader(written, EVENT, fastavro.parse_schema(reader))
+        assert found == {name: value[name] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (json.dumps(EVENT | {"fields": EVENT["fields"][:2]}), "it has no field after"),
+        (json.dumps(["null", EVENT]), "it is no record in Avro"),
+        ('"string"', "it is no record in Avro"),
+        ("{", "it is no record in Avro"),
+        (json.dumps({"type": "record", "name": "E", "fields": [{"name": "after"}]}), "no record"),
+    ],
+)
+def test_what_has_not_these_fields_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(UnsupportedSchema, match=sentence):
+        record_of_fields(text, ["after"])

@@ -162,7 +162,7 @@ def test_a_key_that_cannot_be_compared_is_refused(session: SparkSession) -> None
 def test_options_for_keys_that_make_no_sense_are_refused() -> None:
     with pytest.raises(TableRefused, match="keys in Avro need --key-schema"):
         Payload(key_format=KeyFormat.AVRO)
-    with pytest.raises(TableRefused, match="keys in JSON need --key-schema"):
+    with pytest.raises(TableRefused, match="keys in json need --key-schema"):
         Payload(key_format=KeyFormat.JSON)
     with pytest.raises(TableRefused, match="--key-schema-id goes with keys in Avro"):
         Payload(key_schema_ids=(1,))

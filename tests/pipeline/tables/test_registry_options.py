@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.registry_options import reader_schema, registry_access
+from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
 from schemas.schema import SchemaType
 from tests.harness.fake_registry import FakeRegistry, Referred
 
@@ -26,9 +26,15 @@ def registry() -> Iterator[FakeRegistry]:
         yield fake
 
 
-def read(registry: FakeRegistry, said: str | None) -> str | None:
+def read(
+    registry: FakeRegistry, said: str | None, kind: SchemaType = SchemaType.AVRO
+) -> str | None:
+    return reader(registry, said, kind).text
+
+
+def reader(registry: FakeRegistry, said: str | None, kind: SchemaType) -> ReaderSchema:
     access = registry_access([registry.url], None)
-    return reader_schema("--value-schema", said, SchemaType.AVRO, access)
+    return reader_schema("--value-schema", said, kind, access)
 
 
 def test_a_subject_is_read_in_its_newest_version_or_in_the_one_that_is_said(

@@ -1,0 +1,131 @@
+"""Reads the change events of Debezium: the row that an event leaves, and whether it deletes the row.
+
+    {"before": ..., "after": {"id": 7, "note": "hi"}, "op": "u", "source": ...}
+
+    c, r, u    the row is `after`: created, read by a snapshot, updated
+    d          the row is gone; a tombstone follows, which says the same
+
+JSON may have the event within {"schema": ..., "payload": the event}, as Connect's converter writes it.
+Of an event only `op` and `after` are read, so a connector may change its `source`.
+
+A row lacks a value that the database did not send, because it had not changed: there stands a
+placeholder, UNAVAILABLE. The earlier event with the value may be gone from a compacted topic, so the
+row is not known.
+
+Source: Debezium's documentation, "Data change events" and "Toasted values" of its PostgreSQL connector.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.avro_columns import type_of, with_avro
+from pipeline.tables.json_columns import infer, with_json
+from pipeline.tables.json_text import JSON, with_json_text
+from pipeline.tables.payload_options import Payload
+from schemas.avro_schema import record_of_fields
+from schemas.outcomes import UnsupportedSchema
+
+UNAVAILABLE = "__debezium_unavailable_value"
+LEAVES_ROW = ("c", "r", "u")
+EVENT = "_event"
+
+
+def with_avro_event(last: DataFrame, payload: Payload) -> DataFrame:
+    """Add `_event`, a struct of `op` and `after`; null if a value is no event.
+
+    Raises:
+        TableRefused: the schema is not that of an event, or as `with_avro`.
+    """
+    try:
+        reader = record_of_fields(payload.value.schema or "", ("op", "after"))
+    except UnsupportedSchema as error:
+        raise TableRefused(
+            f"--value-schema is not that of an event of Debezium: {error}"
+        ) from error
+    read = with_avro(last, EVENT, payload.value, payload.on_unparsable, reader=reader)
+    if not isinstance(after_of(type_of(read, EVENT)), StructType):
+        raise TableRefused(
+            "--value-schema is not that of an event of Debezium: `after` is no record"
+        )
+    return read.withColumn(EVENT, F.col(f"{EVENT}.value"))
+
+
+def with_json_event(last: DataFrame, payload: Payload, row: StructType | None) -> DataFrame:
+    """Add `_event`, a struct of `op` and `after`; null if a value is no event.
+
+    Args:
+        row: the columns of `after`; None to infer them from all events.
+
+    Raises:
+        TableRefused: nothing can be inferred, or as `with_json_text`.
+    """
+    texts, data = with_json_text(last, payload.value, payload.on_unparsable), F.col(JSON)
+    if row is None:
+        text = data.cast("string")
+        inner = (F.get_json_object(text, f"$.{path}") for path in ("payload.after", "after"))
+        row = infer(texts, F.coalesce(*inner))
+    event = StructType().add("op", StringType()).add("after", row)
+    wanted = StructType([*event.fields]).add("payload", event)
+    read = with_json(texts, EVENT, data, wanted).drop(JSON)
+    bare = F.when(F.col(EVENT).isNotNull(), F.struct(f"{EVENT}.op", f"{EVENT}.after"))
+    return read.withColumn(EVENT, F.coalesce(F.col(f"{EVENT}.payload"), bare))
+
+
+def after_of(event: DataType) -> DataType | None:
+    """Returns the type of the row in an event; None if that is no struct with one."""
+    if not isinstance(event, StructType) or "after" not in event.names:
+        return None
+    return event["after"].dataType
+
+
+def deletes() -> Column:
+    """Returns whether an event deletes its row."""
+    return F.coalesce(F.col(f"{EVENT}.op") == "d", F.lit(False))
+
+
+def row_left() -> Column:
+    """Returns the row that an event leaves; null if it leaves none, or is none."""
+    return F.when(F.col(f"{EVENT}.op").isin(*LEAVES_ROW), F.col(f"{EVENT}.after"))
+
+
+def why_no_row(events: DataFrame) -> Column:
+    """Returns why the row of an event cannot be had, as a clause; null if it can, or there is none."""
+    row = events.schema[EVENT].dataType["after"].dataType
+    op = F.col(f"{EVENT}.op")
+    found = F.when(op.isNull(), "the value is no event of Debezium of this schema")
+    found = found.when(op == "d", None)
+    found = found.when(
+        ~op.isin(*LEAVES_ROW), F.concat(F.lit("an event with op="), op, F.lit(" is not known here"))
+    )
+    found = found.when(row_left().isNull(), "an event leaves a row, and has none in `after`")
+    for field in row.fields:
+        says = (
+            f"the database did not send the value of {field.name}, which had not changed: "
+            "let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
+        )
+        found = found.when(
+            is_unavailable(F.col(f"{EVENT}.after.`{field.name}`"), field.dataType), says
+        )
+    return found
+
+
+def is_unavailable(value: Column, kind: DataType) -> Column:
+    """Returns whether a value is the placeholder, in one of the forms that it has by type."""
+    if isinstance(kind, StringType):
+        # Bytes are in base64 in JSON.
+        forms = (UNAVAILABLE, b64encode(UNAVAILABLE.encode()).decode())
+        return reduce(lambda one, other: one | other, (value == F.lit(form) for form in forms))
+    if isinstance(kind, BinaryType):
+        return value == F.lit(UNAVAILABLE.encode())
+    if isinstance(kind, ArrayType):
+        return F.exists(value, lambda each: is_unavailable(each, kind.elementType))
+    if isinstance(kind, MapType):
+        return is_unavailable(F.map_keys(value), ArrayType(kind.keyType))
+    return F.lit(False)
