@@ -74,6 +74,12 @@ def _distributed_figures(pairs: int) -> list[Figure]:
     return distributed_figures(pairs)
 
 
+def _table_value_figures(pairs: int) -> list[Figure]:
+    from bench.pipeline.table_values import table_value_figures
+
+    return table_value_figures(pairs)
+
+
 def _segment_source_figures(pairs: int) -> list[Figure]:
     from bench.pipeline.segment_source import segment_source_figures
 
@@ -129,6 +135,7 @@ GROUPS: dict[str, Group] = {
     "replog": placement_figures,
     "replog_snapshotters": snapshotter_figures,
     "segment_source": _segment_source_figures,
+    "table_values": _table_value_figures,
     "distributed": _distributed_figures,
 }
 QUICK_GROUPS: dict[str, Group] = GROUPS | {

@@ -28,7 +28,7 @@ def whole_avro_schema(schema: Schema) -> str:
 
 
 def record_of_fields(text: str, names: Collection[str]) -> str:
-    """Returns a record's schema with some of its fields only: who reads by it reads nothing else.
+    """Returns a record's schema with some of its fields only: a reader that uses it skips the rest.
 
     A type that one of the other fields defines is defined where it is used first.
 
@@ -51,6 +51,48 @@ def record_of_fields(text: str, names: Collection[str]) -> str:
         return msgspec.json.encode(_Inlining(parts).of(pruned, "", 0)).decode()
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedSchema("it is no record in Avro") from error
+
+
+def field_paths(text: str, *, with_aliases: bool = False) -> frozenset[str]:
+    """Returns the paths of all fields of a schema without references, such as `address.city`.
+
+    A field of a record within itself has one path only. With aliases a field has a path by each.
+    Raises UnsupportedSchema.
+    """
+    parts: dict[str, Any] = {}
+    found = set[str]()
+
+    def walk(node: Any, namespace: str, prefix: str, inside: tuple[str, ...]) -> None:
+        match node:
+            case str():
+                for full in (f"{namespace}.{node}", node):
+                    if full in parts and full not in inside:
+                        walk(parts[full], namespace, prefix, inside)
+            case list():
+                for each in node:
+                    walk(each, namespace, prefix, inside)
+            case {"type": "record" | "error"}:
+                within = (*inside, _full_name(node, namespace) or "")
+                below = _namespace_inside(node, namespace)
+                for field in node["fields"]:
+                    for name in (
+                        field["name"],
+                        *(field.get("aliases", ()) if with_aliases else ()),
+                    ):
+                        found.add(prefix + name)
+                        walk(field["type"], below, f"{prefix}{name}.", within)
+            case _:
+                for each in (node.get("items"), node.get("values"), node["type"]):
+                    if each is not None:
+                        walk(each, namespace, prefix, inside)
+
+    try:
+        schema = _read(text)
+        _collect(schema, "", parts)
+        walk(schema, "", "", ())
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnsupportedSchema("it is no schema in Avro") from error
+    return frozenset(found)
 
 
 def _collect(node: Any, namespace: str, parts: dict[str, Any]) -> None:

@@ -4,12 +4,15 @@ A registry has a schema as it was registered: the text of a .proto file, which p
 serializers send that), or the compiled file in base64 (Python's do). Messages become JSON by Protobuf's
 own rules, with the names of the schema, and with the fields that have their default value.
 
-protoc is C++ and writes its errors to descriptor 2. So only the decoding process imports this
-(`schemas/decoding_child.py`).
+protoc is C++ and writes its errors to descriptor 2, which is led into a file meanwhile; and what others
+write may be nested so deeply that it ends the process. So the broker leaves it to its decoding process
+(`schemas/decoding_child.py`). A job of Spark uses it in its own processes: it ends alone, and its
+schemas are those of a registry that its user names.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import tempfile
@@ -33,6 +36,10 @@ from schemas.wire_header import message_path
 
 MAIN = "kompakt-schema.proto"
 """The name of the file that nobody imports."""
+NAME_ERRORS = frozenset(
+    {errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP}
+)
+"""Errors of a name, and not of the disk."""
 OWN_FOLDER = "google/protobuf/"
 """The imports that the library brings along."""
 
@@ -206,7 +213,11 @@ def _write(folder: Path, named: Named) -> None:
             raise UnsupportedSchema(f"it imports {named.name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(named.text, "utf-8")
-    except (OSError, ValueError) as error:
+    except ValueError as error:
+        raise UnsupportedSchema(f"it imports {named.name[:100]!r}: {error}") from error
+    except OSError as error:
+        if error.errno not in NAME_ERRORS:
+            raise
         raise UnsupportedSchema(f"it imports {named.name[:100]!r}: {error}") from error
 
 

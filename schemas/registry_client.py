@@ -1,6 +1,6 @@
 """Asks a schema registry for schemas, over HTTP. Blocks.
 
-Nothing of a request but the number of a schema reaches the registry's URL, and redirects are not
+What values say reaches the registry's URL only as the number of a schema, and redirects are not
 followed: so nobody makes the broker ask another server. Every answer has a bound, in bytes and in time.
 """
 

@@ -37,7 +37,7 @@ from storage.files.paths import (
 )
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import Manifest, decode
-from storage.segment.listed_file import listed_file
+from storage.segment.listed_file import open_listed
 from storage.verify.findings import Check, Finding, Findings
 
 
@@ -180,7 +180,7 @@ def _filled(groups: dict[str, dict[str, dict[int, Any]]]) -> dict[tuple[str, str
 def _batches(fs: FileSystem, identity: LogIdentity, manifest: Manifest) -> Iterator[memoryview]:
     """Yields the sound batches of the listed segments; `verify_log` reports the others."""
     for row in manifest.segments:
-        file = fs.open(listed_file(fs, identity.directory, row, LOG))
+        file = open_listed(fs, identity.directory, row, LOG)
         try:
             for part in read_chunks(file, 0, file.size):
                 if isinstance(part, Chunk):

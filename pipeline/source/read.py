@@ -21,9 +21,10 @@ from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.batches.walk import PLACE
 from storage.files.errors import CorruptLog, MissingFile
 from storage.files.files import File, FileSystem
-from storage.files.paths import MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
+from storage.files.paths import LOG, MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
 from storage.formats.manifest import UNKNOWN, Manifest, decode
-from storage.log.on_disk import SegmentOnDisk, open_segment
+from storage.log.on_disk import SegmentOnDisk
+from storage.segment.listed_file import open_listed
 from storage.segment.sealed_index import SealedIndex
 
 CHUNK_BYTES = 1 << 20
@@ -114,9 +115,7 @@ class _RangeReader:
         while segments and not self._columns.is_done:
             segment = segments[0]
             try:
-                file = open_segment(
-                    self._fs, self._wanted.directory, segment.base_offset, segment.file_version
-                )
+                file = open_listed(self._fs, self._wanted.directory, segment, LOG)
             except MissingFile:
                 if looks == LOOKS_MAX:
                     raise

@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
 from pipeline.tables.payload_options import Encoding, OnUnparsable
-from pipeline.tables.wire_columns import body, schema_id, writers_of
+from pipeline.tables.wire_columns import NO_SCHEMA, body, schema_id, why_no_schema, writers_of
 
 END = os.urandom(16)
 READ = "_avro"
@@ -44,15 +44,26 @@ def with_avro(
 ) -> DataFrame:
     """Add a struct whose one field `value` is what the encoded column says; null if it says nothing.
 
+    `NO_SCHEMA` says why the schema of one is not known.
+
     Args:
         reader: the schema of what comes out; None: that of the encoding.
 
     Raises:
         TableRefused: the schema cannot be used; or a writer's is not known, and the job is to end then.
     """
-    option = f"--{encoding.part}-schema"
+    option, schema = f"--{encoding.part}-schema", encoding.schema or ""
+    if encoding.has_header:
+        writers = writers_of(records, encoding, on_unparsable)
+        why = why_no_schema(encoding.part, writers)
+    else:
+        writers, why = None, F.lit(None).cast("string")
     try:
-        result = records.withColumn(READ, _read(records, encoding, on_unparsable, reader))
+        if writers is None:
+            read = read_as(F.col(encoding.part), schema, reader or schema)
+        else:
+            read = by_its_writer(encoding.part, reader or schema, writers.texts)
+        result = records.withColumn(NO_SCHEMA, why).withColumn(READ, read)
         is_whole = F.coalesce(F.col(f"{READ}.end") == F.lit(END), F.lit(False))
         found = F.when(is_whole, F.struct(F.col(f"{READ}.value").alias("value")))
         return result.withColumn(name, found).drop(READ)
@@ -65,16 +76,6 @@ def with_avro(
 def type_of(records: DataFrame, name: str) -> DataType:
     """Returns the type of the `value` in a column that `with_avro` has added."""
     return records.schema[name].dataType["value"].dataType
-
-
-def _read(
-    records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable, reader: str | None
-) -> Column:
-    schema = encoding.schema or ""
-    if not encoding.has_header:
-        return read_as(F.col(encoding.part), schema, reader or schema)
-    writers = writers_of(records, encoding, on_unparsable)
-    return by_its_writer(encoding.part, reader or schema, writers)
 
 
 def by_its_writer(column: str, reader: str, writers: Mapping[int, str]) -> Column:

@@ -21,11 +21,13 @@ from pipeline.offsets.source_options import CommandConfig, SourceOptions, source
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
+from pipeline.tables.evolution import Evolution
 from pipeline.tables.options import (
     ConfluentHeader,
     DeadLetterPath,
     Enveloped,
     Every,
+    Evolving,
     Format,
     Group,
     KeyColumn,
@@ -41,6 +43,7 @@ from pipeline.tables.options import (
     TableFormat,
     TablePath,
     Topics,
+    Unavailable,
     Unparsable,
     Values,
     ValueSchema,
@@ -49,12 +52,12 @@ from pipeline.tables.options import (
 )
 from pipeline.tables.payload_options import (
     REGISTERED,
+    UNAVAILABLE,
     Envelope,
-    KeyFormat,
     OnMissingKey,
     OnUnparsable,
     Payload,
-    ValueFormat,
+    PayloadFormat,
 )
 from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
 
@@ -77,16 +80,17 @@ def batch(
     table: TablePath,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     table_format: Format = TableFormat.DELTA,
-    value_format: Values = ValueFormat.BYTES,
+    value_format: Values = PayloadFormat.BYTES,
     value_schema: ValueSchema = None,
     envelope: Enveloped = Envelope.NONE,
+    unavailable: Unavailable = UNAVAILABLE,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
     dead_letters: DeadLetterPath = None,
     confluent_header: ConfluentHeader = False,
     schema_id: SchemaIds = None,
     schema_registry: SchemaRegistry = None,
     schema_registry_config: RegistryConfig = None,
-    key_format: Keys = KeyFormat.BYTES,
+    key_format: Keys = PayloadFormat.BYTES,
     key_schema: KeySchema = None,
     key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
@@ -114,21 +118,23 @@ def stream(
     every: Every = None,
     offsets_per_batch: OffsetsPerBatch = None,
     group: Group = None,
-    value_format: Values = ValueFormat.BYTES,
+    value_format: Values = PayloadFormat.BYTES,
     value_schema: ValueSchema = None,
     envelope: Enveloped = Envelope.NONE,
+    unavailable: Unavailable = UNAVAILABLE,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
     dead_letters: DeadLetterPath = None,
     confluent_header: ConfluentHeader = False,
     schema_id: SchemaIds = None,
     schema_registry: SchemaRegistry = None,
     schema_registry_config: RegistryConfig = None,
-    key_format: Keys = KeyFormat.BYTES,
+    key_format: Keys = PayloadFormat.BYTES,
     key_schema: KeySchema = None,
     key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
     on_missing_key: MissingKey = OnMissingKey.FAIL,
     partition_by: PartitionBy = None,
+    evolution: Evolving = Evolution.STRICT,
     write_option: WriteOptions = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
@@ -176,6 +182,7 @@ class Order:
     dead_letters: str | None
     partition_by: Sequence[str]
     write_options: Mapping[str, str]
+    evolution: Evolution
     session_options: SessionOptions
 
     @classmethod
@@ -193,6 +200,7 @@ class Order:
             dead_letters=dead_letters_path(said["on_unparsable"], said["dead_letters"]),
             partition_by=said["partition_by"] or (),
             write_options=pairs("--write-option", said["write_option"]),
+            evolution=said.get("evolution", Evolution.STRICT),
             session_options=SessionOptions.parse(
                 said["master"], said["packages"], said["jars"], said["conf"]
             ),
@@ -200,7 +208,7 @@ class Order:
 
     def pins(self) -> list[Path]:
         """Returns the pins of the jars that it needs."""
-        is_avro = "avro" in {self.payload.value_format.value, self.payload.key_format.value}
+        is_avro = PayloadFormat.AVRO in {self.payload.value_format, self.payload.key_format}
         is_delta = self.table_format is TableFormat.DELTA or self.dead_letters is not None
         return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
 
@@ -215,13 +223,15 @@ class Order:
             write_options=self.write_options,
         )
         if self.table_format is TableFormat.PARQUET:
-            return ParquetTable(session, self.path, layout)
-        return DeltaTable(session, self.path, layout)
+            return ParquetTable(session, self.path, layout, self.evolution)
+        return DeltaTable(session, self.path, layout, self.evolution)
 
     def letters(self, session: SparkSession) -> DeadLetters | None:
         from pipeline.tables.dead_letters import DeadLetters
 
-        return None if self.dead_letters is None else DeadLetters(session, self.dead_letters)
+        if self.dead_letters is None:
+            return None
+        return DeadLetters(session, self.dead_letters, beside=self.path)
 
 
 def payload_of(said: Mapping[str, Any]) -> Payload:
@@ -230,13 +240,14 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
 
     def schema_of(part: str) -> ReaderSchema:
         text = schema_text(said[f"{part}_schema"])
-        schema_type = REGISTERED.get(said[f"{part}_format"].value)
+        schema_type = REGISTERED.get(said[f"{part}_format"])
         return reader_schema(f"--{part}-schema", text, schema_type, registry)
 
     key, value = schema_of("key"), schema_of("value")
     names = (
         "value_format",
         "envelope",
+        "unavailable",
         "on_unparsable",
         "confluent_header",
         "key_format",

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.tables.delta_table import DeltaTable, conflicts_refused
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.delta_table import DeltaTable, conflicts_refused, qualified
 
 COLUMNS = (
     "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY,"
     " reason STRING"
 )
-BATCH = "kompakt_dead_letters"
+LETTERS = "kompakt_dead_letters"
 """The name of the view that holds the records to add."""
-SAME = " AND ".join(f"t.{name} = s.{name}" for name in ("topic", "partition", "offset"))
+SAME = " AND ".join(
+    f"t.{name} <=> s.{name}" for name in ("topic", "partition", "offset", "timestamp", "value")
+)
+"""In a topic that was deleted and created again, an offset names another record."""
 
 
 class DeadLetters:
     """The table at `path`."""
 
-    __slots__ = ("_path", "_session", "_table")
+    __slots__ = ("_path", "_table")
 
-    def __init__(self, session: SparkSession, path: str) -> None:
-        self._session = session
+    def __init__(self, session: SparkSession, path: str, *, beside: str | None = None) -> None:
+        """Use the table at `path`.
+
+        Args:
+            beside: the path of the table of last values.
+
+        Raises:
+            TableRefused: that is the same path.
+        """
+        if beside is not None and qualified(session, path) == qualified(session, beside):
+            raise TableRefused("--dead-letters and --table are the same path")
         self._path = path
         self._table = DeltaTable(session, path)
 
@@ -39,14 +52,14 @@ class DeadLetters:
         try:
             if letters.isEmpty():
                 return
-            letters.createOrReplaceTempView(BATCH)
+            letters.createOrReplaceTempView(LETTERS)
             session = letters.sparkSession
             with conflicts_refused(self._path):
                 session.sql(
                     f"CREATE TABLE IF NOT EXISTS {self._table.name} ({COLUMNS}) USING delta"
                 )
                 session.sql(
-                    f"MERGE INTO {self._table.name} AS t USING {BATCH} AS s ON {SAME}"
+                    f"MERGE INTO {self._table.name} AS t USING {LETTERS} AS s ON {SAME}"
                     " WHEN NOT MATCHED THEN INSERT *"
                 )
         finally:

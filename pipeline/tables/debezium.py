@@ -9,7 +9,7 @@ JSON may have the event within {"schema": ..., "payload": the event}, as Connect
 Of an event only `op` and `after` are read, so a connector may change its `source`.
 
 A row lacks a value that the database did not send, because it had not changed: there stands a
-placeholder, UNAVAILABLE. The earlier event with the value may be gone from a compacted topic, so the
+placeholder. The earlier event with the value may be gone from a compacted topic, so the
 row is not known.
 
 Source: Debezium's documentation, "Data change events" and "Toasted values" of its PostgreSQL connector.
@@ -19,20 +19,30 @@ from __future__ import annotations
 
 from base64 import b64encode
 from functools import reduce
+from hashlib import md5
+from uuid import UUID
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+)
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import type_of, with_avro
 from pipeline.tables.json_columns import infer, with_json
 from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.payload_options import Payload
+from pipeline.tables.wire_columns import NO_SCHEMA
 from schemas.avro_schema import record_of_fields
 from schemas.outcomes import UnsupportedSchema
 
-UNAVAILABLE = "__debezium_unavailable_value"
 LEAVES_ROW = ("c", "r", "u")
 EVENT = "_event"
 
@@ -58,7 +68,7 @@ def with_avro_event(last: DataFrame, payload: Payload) -> DataFrame:
 
 
 def with_json_event(last: DataFrame, payload: Payload, row: StructType | None) -> DataFrame:
-    """Add `_event`, a struct of `op` and `after`; null if a value is no event.
+    """Add `_event`, a struct of `op` and `after`; null or without an `op` if a value is no event.
 
     Args:
         row: the columns of `after`; None to infer them from all events.
@@ -95,37 +105,53 @@ def row_left() -> Column:
     return F.when(F.col(f"{EVENT}.op").isin(*LEAVES_ROW), F.col(f"{EVENT}.after"))
 
 
-def why_no_row(events: DataFrame) -> Column:
+def why_no_row(events: DataFrame, placeholder: str) -> Column:
     """Returns why the row of an event cannot be had, as a clause; null if it can, or there is none."""
-    row = events.schema[EVENT].dataType["after"].dataType
     op = F.col(f"{EVENT}.op")
-    found = F.when(op.isNull(), "the value is no event of Debezium of this schema")
+    no_event = F.lit("the value is no event of Debezium of this schema")
+    found = F.when(op.isNull(), F.coalesce(F.col(NO_SCHEMA), no_event))
     found = found.when(op == "d", None)
-    found = found.when(
-        ~op.isin(*LEAVES_ROW), F.concat(F.lit("an event with op="), op, F.lit(" is not known here"))
-    )
+    unknown = F.concat(F.lit("an event with op="), op, F.lit(" is not known here"))
+    found = found.when(~op.isin(*LEAVES_ROW), unknown)
     found = found.when(row_left().isNull(), "an event leaves a row, and has none in `after`")
-    for field in row.fields:
+    for field in events.schema[EVENT].dataType["after"].dataType.fields:
         says = (
             f"the database did not send the value of {field.name}, which had not changed: "
             "let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
         )
-        found = found.when(
-            is_unavailable(F.col(f"{EVENT}.after.`{field.name}`"), field.dataType), says
-        )
+        value = F.col(f"{EVENT}.after.`{field.name}`")
+        found = found.when(is_unavailable(value, field.dataType, placeholder), says)
     return found
 
 
-def is_unavailable(value: Column, kind: DataType) -> Column:
-    """Returns whether a value is the placeholder, in one of the forms that it has by type."""
+def is_unavailable(value: Column, kind: DataType, placeholder: str) -> Column:
+    """Returns whether a value is the placeholder, in one of the forms that it has by type.
+
+        text          the placeholder; JSON of an hstore with it; the base64 of bytes in JSON; a UUID
+        bytes         its bytes
+        numbers       an array of its bytes
+        others        one of these inside
+
+    Source: Debezium, UnchangedToastedPlaceholder.java.
+    """
+    data = placeholder.encode()
     if isinstance(kind, StringType):
-        # Bytes are in base64 in JSON.
-        forms = (UNAVAILABLE, b64encode(UNAVAILABLE.encode()).decode())
-        return reduce(lambda one, other: one | other, (value == F.lit(form) for form in forms))
+        # As Java's UUID.nameUUIDFromBytes.
+        as_uuid = UUID(bytes=md5(data, usedforsecurity=False).digest(), version=3)
+        forms = (b64encode(data).decode(), str(as_uuid))
+        return value.contains(placeholder) | value.isin(*forms)
     if isinstance(kind, BinaryType):
-        return value == F.lit(UNAVAILABLE.encode())
+        return value == F.lit(data)
     if isinstance(kind, ArrayType):
-        return F.exists(value, lambda each: is_unavailable(each, kind.elementType))
+        if isinstance(kind.elementType, NumericType):
+            return value.cast("array<string>") == F.array(*(F.lit(str(each)) for each in data))
+        return F.exists(value, lambda each: is_unavailable(each, kind.elementType, placeholder))
     if isinstance(kind, MapType):
-        return is_unavailable(F.map_keys(value), ArrayType(kind.keyType))
+        return is_unavailable(F.map_keys(value), ArrayType(kind.keyType), placeholder)
+    if isinstance(kind, StructType):
+        inner = (
+            is_unavailable(value.getField(each.name), each.dataType, placeholder)
+            for each in kind.fields
+        )
+        return reduce(lambda one, other: one | other, inner, F.lit(False))
     return F.lit(False)

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.evolution import Evolution
 from pipeline.tables.payload import TOMBSTONE
-from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, refuse_other_columns
+from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, columns_to_add
 
 COMMIT_OFFSETS = "spark.databricks.delta.commitInfo.userMetadata"
 SKIP_EMPTY = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -40,12 +41,19 @@ BATCH = "kompakt_batch"
 class DeltaTable:
     """The table at `path`, on any file system that Spark can reach."""
 
-    __slots__ = ("_layout", "_path", "_session")
+    __slots__ = ("_evolution", "_layout", "_path", "_session")
 
-    def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        path: str,
+        layout: Layout = DEFAULT_LAYOUT,
+        evolution: Evolution = Evolution.STRICT,
+    ) -> None:
         self._session = session
         self._path = qualified(session, path)
         self._layout = layout
+        self._evolution = evolution
 
     @property
     def name(self) -> str:
@@ -78,9 +86,11 @@ class DeltaTable:
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Update, insert and delete rows by newer records, in one commit. Raises TableRefused."""
-        refuse_other_columns(self.read().schema, rows.drop(TOMBSTONE).schema)
-        columns = rows.drop(TOMBSTONE).columns
-        statement = merge_statement(self.name, self._layout.key_column, columns)
+        schema = rows.drop(TOMBSTONE).schema
+        new = columns_to_add(self.columns(), schema, self._evolution)
+        statement = merge_statement(
+            self.name, self._layout.key_column, schema.names, adds_columns=bool(new)
+        )
         rows.createOrReplaceTempView(BATCH)
         with self._committing(rows.sparkSession, cut):
             rows.sparkSession.sql(statement)
@@ -177,17 +187,21 @@ def cut_of(commits: Sequence[Row]) -> Cut | None:
     return None
 
 
-def merge_statement(table: str, key_column: str, columns: Sequence[str]) -> str:
+def merge_statement(
+    table: str, key_column: str, columns: Sequence[str], *, adds_columns: bool
+) -> str:
     """Returns the MERGE of the view; an older record never changes a newer row (pure)."""
+    evolving = " WITH SCHEMA EVOLUTION" if adds_columns else ""
     quoted = [f"`{name.replace('`', '``')}`" for name in columns]
     same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
     newer = "s._offset > t._offset"
     return "\n".join(
         (
-            f"MERGE INTO {table} AS t USING {BATCH} AS s ON {same}",
+            f"MERGE{evolving} INTO {table} AS t USING {BATCH} AS s ON {same}",
             f"WHEN MATCHED AND {newer} AND s.{TOMBSTONE} THEN DELETE",
             f"WHEN MATCHED AND {newer} THEN UPDATE SET",
-            ", ".join(f"t.{name} = s.{name}" for name in quoted),
+            # With a `t.`, a column that is to be added would not be found.
+            ", ".join(f"{name} = s.{name}" for name in quoted),
             f"WHEN NOT MATCHED AND NOT s.{TOMBSTONE} THEN INSERT ({', '.join(quoted)})",
             f"VALUES ({', '.join(f's.{name}' for name in quoted)})",
         )

@@ -8,13 +8,12 @@ the same case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from cli.base.command_end import complain
 from pipeline.offsets.cut import (
@@ -67,29 +66,31 @@ def write_whole(
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
-    last = latest(having_keys(ranked_records(session, source, cut), payload)).persist()
-    try:
-        table.replace(taken(last, payload, None, dead_letters), cut)
-    finally:
-        last.unpersist()
+    with persisted(latest(having_keys(ranked_records(session, source, cut), payload))) as last:
+        parsed = parsed_of(last, payload, None)
+        set_aside(parsed, dead_letters)
+        table.replace(rows_from(parsed, payload), cut)
     return cut
 
 
-def taken(
-    last: DataFrame,
-    payload: Payload,
-    columns: StructType | None,
-    dead_letters: DeadLetters | None,
-) -> DataFrame:
-    """Returns the table's rows from the last records. Adds those that are none to the dead letters.
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keep the rows of a frame that is used several times, within this context."""
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def set_aside(parsed: DataFrame, dead_letters: DeadLetters | None) -> None:
+    """Add the records that could not be parsed to the dead letters, if the user wants that.
 
     Raises:
-        TableRefused: as `rows_of` and `DeadLetters.add`.
+        TableRefused: as `DeadLetters.add`.
     """
-    parsed = parsed_of(last, payload, columns)
     if dead_letters is not None:
         dead_letters.add(dead_letters_from(parsed))
-    return rows_from(parsed, payload)
 
 
 def ranked_records(session: SparkSession, source: KafkaSource, cut: Cut) -> DataFrame:
@@ -207,16 +208,13 @@ def bring_in(
     held = table.held()
     refuse_taken_back(held, reached)
     known = begin if held is None else begin.advanced(held.offsets)
-    fresh = not_held_by(known, batch).persist()
-    try:
+    with persisted(not_held_by(known, batch)) as fresh:
         cut = known.advanced(offsets_after(fresh))
         if cut == known:
             return reached
-        last = latest(having_keys(fresh, payload))
-        if held is None:
-            table.replace(taken(last, payload, None, dead_letters), cut)
-        else:
-            table.merge(taken(last, payload, table.columns(), dead_letters), cut)
+        with persisted(latest(having_keys(fresh, payload))) as last:
+            parsed = parsed_of(last, payload, None if held is None else table.columns())
+            set_aside(parsed, dead_letters)
+            write = table.replace if held is None else table.merge
+            write(rows_from(parsed, payload), cut)
         return cut
-    finally:
-        fresh.unpersist()

@@ -1,17 +1,29 @@
-"""Reads JSON in a column."""
+"""Reads JSON in a column.
+
+`from_json` says nothing of what follows an object: of `{"id": 7} {"id": 8}` it reads the first one. So a
+value is read as the first field of an object, and whether it was whole is seen by the second:
+
+    {"value": the value, "end": 1}
+
+A value that does not fit is put into a field of its own, CORRUPT.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from pipeline.offsets.cut import TableRefused
 
 CORRUPT = "_corrupt"
+_MARK = os.urandom(8).hex()
+VALUE, END = f"value_{_MARK}", f"end_{_MARK}"
+"""Names that no value has."""
 
 
 def is_text(data: Column) -> Column:
@@ -20,16 +32,37 @@ def is_text(data: Column) -> Column:
 
 
 def with_json(records: DataFrame, name: str, data: Column, schema: StructType) -> DataFrame:
-    """Add a struct of the fields of JSON objects; null for what is none, or does not fit the schema.
-
-    Spark puts a value that does not fit into an extra field of text.
-    """
-    wanted = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    """Add a struct of the fields of JSON objects; null for what is none, or does not fit the schema."""
+    inner = StructType([StructField(VALUE, schema), StructField(END, IntegerType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    read = records.withColumn(name, F.from_json(data.cast("string"), wanted, options))
-    fits = is_text(data) & F.col(f"{name}.{CORRUPT}").isNull() & F.col(name).isNotNull()
-    fields = F.struct(*(F.col(f"{name}.`{field}`") for field in schema.names))
-    return read.withColumn(name, F.when(fits, fields))
+    text = F.concat(F.lit(f'{{"{VALUE}":'), data.cast("string"), F.lit(f',"{END}":1}}'))
+    read = records.withColumn(name, F.from_json(text, inner.add(CORRUPT, StringType()), options))
+    is_whole = F.col(f"{name}.{CORRUPT}").isNull() & (F.col(f"{name}.{END}") == 1)
+    return read.withColumn(name, F.when(is_text(data) & is_whole, F.col(f"{name}.{VALUE}")))
+
+
+def has_no_other_fields(data: Column, schema: StructType) -> Column:
+    """Returns whether an object, and each within it, has only fields of the schema.
+
+    Null if it is no object.
+    """
+    text = data.cast("string")
+    names = F.array(*(F.lit(name) for name in schema.names))
+    found = F.size(F.array_except(F.json_object_keys(text), names)) == 0
+    for field in schema.fields:
+        if isinstance(field.dataType, StructType):
+            inner = F.get_json_object(text, f"$['{field.name}']")
+            is_fine = has_no_other_fields(inner, field.dataType)
+            found = found & F.coalesce(is_fine, F.lit(True))
+    return found
+
+
+def without_connects_schema(data: Column) -> Column:
+    """Returns JSON without the schema that Connect's converter puts around it, if it does."""
+    text = data.cast("string")
+    names = F.array_sort(F.json_object_keys(text))
+    is_wrapped = names == F.array(F.lit("payload"), F.lit("schema"))
+    return F.when(is_wrapped, F.get_json_object(text, "$.payload")).otherwise(text)
 
 
 def read_schema(option: str, text: str) -> StructType:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.tables.payload_options import Encoding, OnUnparsable
+from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
 from pipeline.tables.protobuf_columns import json_of
-from pipeline.tables.wire_columns import body, schema_id, writers_of
+from pipeline.tables.wire_columns import NO_SCHEMA, body, schema_id, why_no_schema, writers_of
 
 JSON = "_json"
 
@@ -17,16 +17,19 @@ def with_json_text(
 ) -> DataFrame:
     """Add `_json`, the bytes or the text; null for what has no known schema, or is none of it.
 
+    `NO_SCHEMA` says why the schema of one is not known.
+
     Raises:
         TableRefused: as `writers_of`.
     """
-    return records.withColumn(JSON, _json(records, encoding, on_unparsable))
-
-
-def _json(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Column:
     if not encoding.has_header:
-        return F.col(encoding.part)
+        none = F.lit(None).cast("string")
+        return records.withColumn(NO_SCHEMA, none).withColumn(JSON, F.col(encoding.part))
     writers = writers_of(records, encoding, on_unparsable)
-    if encoding.format == "protobuf":
-        return json_of(encoding.part, writers, encoding.message)
-    return F.when(schema_id(encoding.part).isin(list(writers)), body(encoding.part))
+    if encoding.format is PayloadFormat.PROTOBUF:
+        found = json_of(encoding.part, writers.texts, encoding.message)
+    else:
+        is_known = schema_id(encoding.part).isin(list(writers.texts))
+        found = F.when(is_known, body(encoding.part))
+    why = why_no_schema(encoding.part, writers)
+    return records.withColumn(NO_SCHEMA, why).withColumn(JSON, found)

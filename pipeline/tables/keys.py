@@ -2,7 +2,8 @@
 
 A key in JSON or Avro is what it says, and not its bytes: two writers may encode one key in two ways,
 above all with two versions of a schema. So of the last records by bytes, those with equal keys are
-reduced once more.
+reduced once more. Keys that differ must not become equal: one with a field that the schema lacks ends
+the job.
 """
 
 from __future__ import annotations
@@ -13,13 +14,26 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import with_avro
-from pipeline.tables.json_columns import is_text, read_schema, with_json
+from pipeline.tables.json_columns import (
+    has_no_other_fields,
+    is_text,
+    read_schema,
+    with_json,
+    without_connects_schema,
+)
 from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.latest import RAW_KEY, latest
-from pipeline.tables.payload_options import Envelope, KeyFormat, OnMissingKey, OnUnparsable, Payload
+from pipeline.tables.payload_options import (
+    Envelope,
+    OnMissingKey,
+    OnUnparsable,
+    Payload,
+    PayloadFormat,
+)
 from pipeline.tables.row_refusal import only_if
+from pipeline.tables.wire_columns import NO_SCHEMA
 
-READ = "_read"
+READ, MISFIT, BARE = "_read", "_misfit", "_bare"
 
 
 def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
@@ -30,9 +44,9 @@ def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
     says = "the record has no key: --on-missing-key skip leaves such records out"
     if payload.envelope is Envelope.DEBEZIUM:
         says = (
-            "the record has no key, like Debezium's of a TRUNCATE: let the connector skip those with"
-            " skipped.operations=t, and write the table again with `batch`; or leave such records out"
-            " with --on-missing-key skip"
+            "the record has no key: its table has no primary key (message.key.columns names another), or"
+            " Debezium wrote it for a TRUNCATE (skipped.operations=t leaves those out);"
+            " --on-missing-key skip leaves such records out"
         )
     return records.withColumn("key", only_if(key.isNotNull(), key, says))
 
@@ -47,27 +61,35 @@ def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
     """
     key = F.col("key")
     last = last.withColumn(RAW_KEY, key)
-    if payload.key_format is KeyFormat.BYTES:
+    if payload.key_format is PayloadFormat.BYTES:
         return last
-    if payload.key_format is KeyFormat.STRING:
+    if payload.key_format is PayloadFormat.STRING:
         return last.withColumn(
             "key", only_if(is_text(key), key.cast("string"), "the key is no text")
         )
     read = read_by_schema(last, payload)
     refuse_maps(read.schema[READ].dataType)
-    says = f"the key is not {payload.key_format} of this schema"
-    found = only_if(F.col(READ).isNotNull(), F.col(READ), says)
-    return latest(read.withColumn("key", found).drop(READ))
+    name = "json" if payload.key_format is PayloadFormat.JSON_SCHEMA else payload.key_format
+    says = F.coalesce(F.col(MISFIT), F.lit(f"the key is not {name} of this schema"))
+    found = only_if(F.col(READ).isNotNull() & F.col(MISFIT).isNull(), F.col(READ), says)
+    return latest(read.withColumn("key", found))
 
 
 def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:
-    """Add what keys in Avro, JSON or Protobuf say; null if one cannot be read."""
-    if payload.key_format is KeyFormat.AVRO:
+    """Add what keys say that are records, null if one cannot be read, and why one does not fit."""
+    if payload.key_format is PayloadFormat.AVRO:
         read = with_avro(last, READ, payload.key, OnUnparsable.FAIL)
-        return read.withColumn(READ, F.col(f"{READ}.value"))
+        why = F.col(NO_SCHEMA)
+        return read.withColumn(READ, F.col(f"{READ}.value")).withColumn(MISFIT, why)
     schema = read_schema("--key-schema", payload.key_schema or "")
     texts = with_json_text(last, payload.key, OnUnparsable.FAIL)
-    return with_json(texts, READ, F.col(JSON), schema).drop(JSON)
+    bare = texts.withColumn(BARE, without_connects_schema(F.col(JSON)))
+    is_wider = ~has_no_other_fields(F.col(BARE), schema)
+    says = (
+        "the key has a field that --key-schema lacks: keys that differ in it would become one row"
+    )
+    misfit = F.when(is_wider & is_text(F.col(JSON)), says).otherwise(F.col(NO_SCHEMA))
+    return with_json(bare, READ, F.col(BARE), schema).withColumn(MISFIT, misfit)
 
 
 def refuse_maps(kind: DataType) -> None:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from pipeline.offsets.source_options import READING
+from pipeline.tables.evolution import Evolution
 from pipeline.tables.payload_options import (
     Envelope,
-    KeyFormat,
     OnMissingKey,
     OnUnparsable,
-    ValueFormat,
+    PayloadFormat,
 )
 
 VALUES = "Keys and values"
@@ -40,7 +40,7 @@ Format = Annotated[
     TableFormat, typer.Option("--format", help="A change rewrites a whole Parquet table.")
 ]
 Values = Annotated[
-    ValueFormat,
+    PayloadFormat,
     typer.Option("--value-format", help="The format of values.", rich_help_panel=VALUES),
 ]
 ValueSchema = Annotated[
@@ -59,6 +59,15 @@ Enveloped = Annotated[
         "--envelope",
         help="What stands around a row in a value: nothing, or a change event of Debezium, whose `after`"
         " is the row. With JSON --value-schema is that of the row, with Avro that of the event.",
+        rich_help_panel=VALUES,
+    ),
+]
+Unavailable = Annotated[
+    str,
+    typer.Option(
+        "--unavailable-value-placeholder",
+        metavar="TEXT",
+        help="Debezium's property of this name; a row that has it ends the job.",
         rich_help_panel=VALUES,
     ),
 ]
@@ -120,7 +129,7 @@ RegistryConfig = Annotated[
     ),
 ]
 Keys = Annotated[
-    KeyFormat,
+    PayloadFormat,
     typer.Option("--key-format", help="The format of keys.", rich_help_panel=VALUES),
 ]
 KeySchema = Annotated[
@@ -158,6 +167,14 @@ PartitionBy = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="A column that a new table is partitioned by. Repeatable.",
+        rich_help_panel=WRITING,
+    ),
+]
+Evolving = Annotated[
+    Evolution,
+    typer.Option(
+        "--evolution",
+        help="For columns of the values that the table lacks: end the job, or add them to the table.",
         rich_help_panel=WRITING,
     ),
 ]

@@ -14,22 +14,30 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.evolution import Evolution
 from pipeline.tables.payload import TOMBSTONE
-from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, refuse_other_columns
+from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, columns_to_add
 from pipeline.tables.versioned_folder import VersionedFolder
 
 
 class ParquetTable:
     """The table at `path`, on a local file system."""
 
-    __slots__ = ("_folder", "_layout", "_session")
+    __slots__ = ("_evolution", "_folder", "_layout", "_session")
 
-    def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        path: str,
+        layout: Layout = DEFAULT_LAYOUT,
+        evolution: Evolution = Evolution.STRICT,
+    ) -> None:
         if "://" in path:
             raise TableRefused(f"{path}: a Parquet table lies on a local file system; use Delta")
         self._session = session
         self._folder = VersionedFolder(Path(path.removeprefix("file:")))
         self._layout = layout
+        self._evolution = evolution
 
     @property
     def current(self) -> Path:
@@ -67,8 +75,9 @@ class ParquetTable:
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Merge newer records into the table. Raises TableRefused."""
         before = self.read()
-        refuse_other_columns(before.schema, rows.drop(TOMBSTONE).schema)
-        both = before.withColumn(TOMBSTONE, F.lit(False)).unionByName(rows)
+        columns_to_add(before.schema, rows.drop(TOMBSTONE).schema, self._evolution)
+        held = before.withColumn(TOMBSTONE, F.lit(False))
+        both = held.unionByName(rows, allowMissingColumns=True)
         self.replace(newest(both, self._layout.key_column), cut)
 
     def confirm(self) -> None:

@@ -1,7 +1,7 @@
 """Turns a record's bytes into a table's columns.
 
-    key        bytes, text, or what JSON or Avro says, in a column that the user may name
-    value      bytes or text: one column `value`; JSON or Avro records: a column for each field
+    key        bytes, text, or what a record says, in a column that the user may name
+    value      bytes or text: one column `value`; records: a column for each field
     _unparsed  the bytes of a value that could not be parsed, if the user keeps such rows
     _topic, _partition, _offset, _timestamp   the origin of the row
 
@@ -28,8 +28,9 @@ from pipeline.tables.json_columns import infer, is_text, read_schema, with_json
 from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.keys import with_read_keys
 from pipeline.tables.latest import RAW_KEY
-from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
 from pipeline.tables.row_refusal import only_if
+from pipeline.tables.wire_columns import NO_SCHEMA
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
@@ -52,7 +53,7 @@ def parsed_of(last: DataFrame, payload: Payload, columns: StructType | None) -> 
         columns: the columns of the table, if it exists.
 
     Raises:
-        TableRefused: a schema cannot be parsed, inferred or had.
+        TableRefused: a schema cannot be parsed or inferred, or is not available.
     """
     return parse(with_read_keys(last, payload), payload, columns)
 
@@ -130,22 +131,24 @@ def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> Data
         return parse_event(last, payload, columns)
     read = parse_value(last, payload, columns).withColumn(DELETES, F.col("value").isNull())
     is_bad = F.col("value").isNotNull() & F.col(PARSED).isNull()
-    says = f"the value is not {payload.value_format} of this schema"
-    return read.withColumn(WHY, F.when(is_bad, says))
+    name = "json" if payload.value_format is PayloadFormat.JSON_SCHEMA else payload.value_format
+    says = F.lit(f"the value is not {name} of this schema")
+    return read.withColumn(WHY, F.when(is_bad, F.coalesce(F.col(NO_SCHEMA), says)))
 
 
 def parse_value(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
+    bare = last.withColumn(NO_SCHEMA, F.lit(None).cast("string"))
     match payload.value_format:
-        case ValueFormat.BYTES:
-            return last.withColumn(PARSED, F.struct("value"))
-        case ValueFormat.STRING:
+        case PayloadFormat.BYTES:
+            return bare.withColumn(PARSED, F.struct("value"))
+        case PayloadFormat.STRING:
             text = F.struct(F.col("value").cast("string").alias("value"))
-            return last.withColumn(PARSED, F.when(is_text(F.col("value")), text))
-        case ValueFormat.JSON | ValueFormat.JSON_SCHEMA | ValueFormat.PROTOBUF:
+            return bare.withColumn(PARSED, F.when(is_text(F.col("value")), text))
+        case PayloadFormat.JSON | PayloadFormat.JSON_SCHEMA | PayloadFormat.PROTOBUF:
             texts, data = with_json_text(last, payload.value, payload.on_unparsable), F.col(JSON)
             schema = json_schema(payload, columns)
             return with_json(texts, PARSED, data, schema or infer(texts, data)).drop(JSON)
-        case ValueFormat.AVRO:
+        case PayloadFormat.AVRO:
             read = with_avro(last, PARSED, payload.value, payload.on_unparsable)
             if isinstance(type_of(read, PARSED), StructType):
                 return read.withColumn(PARSED, F.col(f"{PARSED}.value"))
@@ -153,12 +156,12 @@ def parse_value(last: DataFrame, payload: Payload, columns: StructType | None) -
 
 
 def parse_event(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
-    if payload.value_format is ValueFormat.AVRO:
+    if payload.value_format is PayloadFormat.AVRO:
         events = with_avro_event(last, payload)
     else:
         events = with_json_event(last, payload, json_schema(payload, columns))
     has_value = F.col("value").isNotNull()
-    why = F.when(has_value, why_no_row(events))
+    why = F.when(has_value, why_no_row(events, payload.unavailable))
     read = events.withColumn(WHY, why).withColumn(DELETES, ~has_value | deletes())
     return read.withColumn(PARSED, F.when(F.col(WHY).isNull(), row_left())).drop(EVENT)
 

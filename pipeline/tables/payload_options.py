@@ -10,8 +10,8 @@ from schemas.registry_access import RegistryAccess
 from schemas.schema import SchemaType
 
 
-class ValueFormat(enum.StrEnum):
-    """The format in which values are parsed."""
+class PayloadFormat(enum.StrEnum):
+    """The format in which keys or values are parsed."""
 
     BYTES = "bytes"
     STRING = "string"
@@ -19,17 +19,6 @@ class ValueFormat(enum.StrEnum):
     AVRO = "avro"
     JSON_SCHEMA = "json-schema"
     """JSON with the header of a registry."""
-    PROTOBUF = "protobuf"
-
-
-class KeyFormat(enum.StrEnum):
-    """The format in which keys are parsed."""
-
-    BYTES = "bytes"
-    STRING = "string"
-    JSON = "json"
-    AVRO = "avro"
-    JSON_SCHEMA = "json-schema"
     PROTOBUF = "protobuf"
 
 
@@ -56,14 +45,16 @@ class Envelope(enum.StrEnum):
 
 
 REGISTERED = {
-    "avro": SchemaType.AVRO,
-    "json-schema": SchemaType.JSON,
-    "protobuf": SchemaType.PROTOBUF,
+    PayloadFormat.AVRO: SchemaType.AVRO,
+    PayloadFormat.JSON_SCHEMA: SchemaType.JSON,
+    PayloadFormat.PROTOBUF: SchemaType.PROTOBUF,
 }
 """By format: the type that a registry has of its schemas."""
-BY_REGISTRY = frozenset({"json-schema", "protobuf"})
-"""The formats that need one."""
-ENVELOPED = frozenset({"avro", "json", "json-schema"})
+NEEDS_REGISTRY = frozenset({PayloadFormat.JSON_SCHEMA, PayloadFormat.PROTOBUF})
+HAS_NO_FIELDS = frozenset({PayloadFormat.BYTES, PayloadFormat.STRING})
+ENVELOPED = frozenset({PayloadFormat.AVRO, PayloadFormat.JSON, PayloadFormat.JSON_SCHEMA})
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's default of `unavailable.value.placeholder`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +63,7 @@ class Encoding:
 
     part: str
     """`key` or `value`."""
-    format: str
+    format: PayloadFormat
     schema: str | None
     """Avro: the schema. Other formats: DDL or Spark's JSON form of a schema."""
     message: str | None
@@ -83,11 +74,15 @@ class Encoding:
     """Where the writers' schemas come from; `schema` is the reader's then."""
 
     def __post_init__(self) -> None:
-        if self.format == "avro" and self.schema is None:
+        if self.format is PayloadFormat.AVRO and self.schema is None:
             raise TableRefused(f"{self.part}s in Avro need --{self.part}-schema")
-        if self.format in BY_REGISTRY and self.registry is None:
+        if self.format in NEEDS_REGISTRY and self.registry is None:
             raise TableRefused(f"{self.part}s in {self.format} need --schema-registry")
-        if self.schema_ids and self.format != "avro":
+        if self.schema is not None and self.format in HAS_NO_FIELDS:
+            raise TableRefused(
+                f"--{self.part}-schema does not go with {self.part}s in {self.format}"
+            )
+        if self.schema_ids and self.format is not PayloadFormat.AVRO:
             raise TableRefused(f"{self.schema_ids_option} goes with {self.part}s in Avro")
         if self.schema_ids and self.registry is not None:
             raise TableRefused(
@@ -108,13 +103,13 @@ class Encoding:
 class Payload:
     """The user's options for keys and values."""
 
-    value_format: ValueFormat = ValueFormat.BYTES
+    value_format: PayloadFormat = PayloadFormat.BYTES
     value_schema: str | None = None
     """As in `Encoding`; None to take it from the table or the values, but for Avro. With an envelope:
     JSON: that of the row; Avro: that of the whole value."""
     value_message: str | None = None
     schema_ids: tuple[int, ...] = ()
-    key_format: KeyFormat = KeyFormat.BYTES
+    key_format: PayloadFormat = PayloadFormat.BYTES
     key_schema: str | None = None
     key_message: str | None = None
     key_schema_ids: tuple[int, ...] = ()
@@ -125,11 +120,17 @@ class Payload:
     """Whether values begin with the id of their writer's schema."""
     registry: RegistryAccess | None = None
     envelope: Envelope = Envelope.NONE
+    unavailable: str = UNAVAILABLE
+    """What Debezium writes for a value that the database did not send."""
 
     def __post_init__(self) -> None:
         value, key = self.value, self.key
-        if key.format in {"json", *BY_REGISTRY} and key.schema is None:
+        if key.format not in HAS_NO_FIELDS and key.schema is None:
             raise TableRefused(f"keys in {key.format} need --key-schema")
+        if key.format is PayloadFormat.PROTOBUF and key.message is None:
+            raise TableRefused(
+                "keys in protobuf need --key-schema subject:NAME, which says the message"
+            )
         if self.envelope is not Envelope.NONE and value.format not in ENVELOPED:
             raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
         if self.registry is not None and not (value.has_header or key.has_header):
@@ -145,7 +146,7 @@ class Payload:
         """How values become columns. Raises TableRefused."""
         return Encoding(
             part="value",
-            format=self.value_format.value,
+            format=self.value_format,
             schema=self.value_schema,
             message=self.value_message,
             schema_ids=self.schema_ids,
@@ -157,7 +158,7 @@ class Payload:
         """How keys become columns. Raises TableRefused."""
         return Encoding(
             part="key",
-            format=self.key_format.value,
+            format=self.key_format,
             schema=self.key_schema,
             message=self.key_message,
             schema_ids=self.key_schema_ids,

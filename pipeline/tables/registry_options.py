@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.offsets.cut import TableRefused
+from pipeline.tables.writer_schemas import lacks
 from schemas.avro_schema import whole_avro_schema
 from schemas.outcomes import DecodingFailed
 from schemas.registry_access import BadRegistryUrl, RegistryAccess, registry_url
@@ -88,10 +89,12 @@ def _reader_of(found: Schema) -> ReaderSchema:
     """Raises DecodingFailed."""
     if found.type is SchemaType.AVRO:
         return ReaderSchema(whole_avro_schema(found))
-    # Few jobs need the library.
-    from schemas.protobuf_rows import columns_ddl
-    from schemas.protobuf_values import Messages, compiled
-
+    try:
+        # Few jobs need the library.
+        from schemas.protobuf_rows import columns_ddl
+        from schemas.protobuf_values import Messages, compiled
+    except ImportError as error:
+        raise lacks(error.name, found.type) from error
     first = Messages(compiled(found)).first
     return ReaderSchema(columns_ddl(first), first.full_name)
 

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.tables.payload_options import Encoding, OnUnparsable
-from pipeline.tables.writer_schemas import SeenId, schemas_for, texts_of
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
+from pipeline.tables.writer_schemas import SeenId, Writers, schemas_for, writers_by_id
+from schemas.avro_schema import field_paths
 from schemas.wire_header import HEADER_BYTES, MAGIC
 
 SCHEMA_ID = "_schema_id"
+NO_SCHEMA = "_no_schema"
+"""The column that says why a value's schema is not known; null if it is, or if values name none."""
 
 
-def writers_of(
-    records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable
-) -> Mapping[int, str]:
-    """Returns the schemas of all writers, by their ids. Reads all records.
+def writers_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Writers:
+    """Returns the schemas of all writers. Reads all records.
 
     Raises:
-        TableRefused: one cannot be had, and the job is to end then; nothing was written.
+        TableRefused: one is not available, and the job is to end then; or a writer's key has a field
+            that the reader's schema lacks. Nothing was written.
     """
-    return texts_of(ids_in(records, encoding.part), schemas_for(encoding), on_unparsable)
+    seen = ids_in(records, encoding.part)
+    writers = writers_by_id(seen, schemas_for(encoding), on_unparsable)
+    if encoding.part == "key" and encoding.format is PayloadFormat.AVRO:
+        refuse_wider_keys(seen, writers, encoding.schema or "")
+    return writers
+
+
+def refuse_wider_keys(seen: Sequence[SeenId], writers: Writers, reader: str) -> None:
+    """Raise TableRefused if keys that differ would be read as equal ones."""
+    known = field_paths(reader, with_aliases=True)
+    for each in seen:
+        more = sorted(field_paths(writers.texts[each.schema_id]) - known)
+        if more:
+            raise TableRefused(
+                f"{each}: it has the field {more[0]}, which --key-schema lacks: keys that differ in it"
+                " would become one row"
+            )
+
+
+def why_no_schema(column: str, writers: Writers) -> Column:
+    """Returns why a value's schema is not known, as a clause; null if it is known."""
+    found = F.when(~has_header(column), f"the {column} does not name a schema")
+    for number, reason in writers.refusals.items():
+        says = f"the {column} has the schema with id {number}: {reason}"
+        found = found.when(schema_id(column) == number, says)
+    return found
 
 
 def ids_in(records: DataFrame, column: str) -> list[SeenId]:

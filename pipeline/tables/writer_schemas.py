@@ -2,7 +2,7 @@
 
 A value names the schema of its writer (Confluent's wire format). Read with another one it may become
 something else, such as a null where a text was. So each id must be known: from a registry, or from the
-user, who says which ids his schema has.
+user, who says which ids the schema has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import REGISTERED, Encoding, OnUnparsable
 from schemas.avro_schema import whole_avro_schema
-from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed
+from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed, NotInstalled
 from schemas.registry_access import RegistryAccess
 from schemas.registry_answers import Unavailable
 from schemas.registry_client import RegistryClient
@@ -29,7 +29,7 @@ class NoWriterSchema(Exception):
     def __init__(self, reason: str, *, is_down: bool = False) -> None:
         super().__init__(reason)
         self.is_down = is_down
-        """Whether it may be there nevertheless."""
+        """Whether the registry may still have it."""
 
 
 class WriterSchemas(Protocol):
@@ -40,7 +40,7 @@ class WriterSchemas(Protocol):
 
 
 class GivenSchemas:
-    """The user's schema, for the ids that he says."""
+    """The user's schema, for the ids that the user names."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
@@ -80,6 +80,10 @@ class RegisteredSchemas:
             )
         try:
             return _text_of(found)
+        except NotInstalled as error:
+            raise NoWriterSchema(str(error), is_down=True) from error
+        except ImportError as error:
+            raise NoWriterSchema(str(lacks(error.name, found.type)), is_down=True) from error
         except DecodingFailed as error:
             raise NoWriterSchema(str(error)) from error
 
@@ -129,20 +133,39 @@ class SeenId:
         )
 
 
-def texts_of(
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """The schemas that keys or values name."""
+
+    texts: Mapping[int, str]
+    """By their ids."""
+    refusals: Mapping[int, str]
+    """Why the others are not available, as clauses."""
+
+
+def writers_by_id(
     seen: Iterable[SeenId], schemas: WriterSchemas, on_unparsable: OnUnparsable
-) -> Mapping[int, str]:
-    """Returns the schemas by their ids. Those that cannot be had are left out if the user keeps values
-    that cannot be parsed.
+) -> Writers:
+    """Returns the schemas by their ids.
 
     Raises:
-        TableRefused: one cannot be had; nothing was written.
+        TableRefused: one is not available, and the job is to end then; nothing was written.
     """
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
+    refusals: dict[int, str] = {}
     for each in sorted(seen, key=lambda its: (its.topic, its.partition, its.offset)):
         try:
-            found[each.schema_id] = schemas.text(each.schema_id)
+            texts[each.schema_id] = schemas.text(each.schema_id)
         except NoWriterSchema as error:
             if error.is_down or on_unparsable is OnUnparsable.FAIL:
                 raise TableRefused(f"{each}: {error}") from error
-    return found
+            refusals[each.schema_id] = str(error)
+    return Writers(texts, refusals)
+
+
+def lacks(module: str | None, schema_type: SchemaType) -> NotInstalled:
+    """Returns the error of a missing library."""
+    return NotInstalled(
+        f"{module} is missing, which reads {schema_type.value}:"
+        ' install it with `pip install "kompakt[schemas]"`'
+    )

@@ -23,11 +23,11 @@ from storage.files.paths import (
     MANIFEST,
     join,
     parse_segment_file,
-    segment_file,
 )
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode
+from storage.segment.listed_file import open_listed
 from storage.state.aborted_transactions import AbortedTransactions, Row, decode_aborted_transactions
 from storage.state.producer_recovery import ProducerReplay, newest_snapshot
 from storage.state.producer_state import ProducerStates
@@ -89,20 +89,6 @@ def look_at_log(fs: FileSystem, identity: LogIdentity) -> LogOnDisk | None:
             if _manifest_bytes(fs, identity) == before:
                 raise
     return _read(fs, identity, _manifest_bytes(fs, identity) or b"")
-
-
-def open_segment(fs: FileSystem, directory: str, base_offset: int, file_version: int) -> File:
-    """Open a listed segment, even if its swap has not renamed the file yet. Raises DiskError."""
-    final = join(directory, segment_file(base_offset, file_version, LOG))
-    try:
-        return fs.open(final)
-    except MissingFile:
-        staged = join(directory, segment_file(base_offset, file_version, LOG, cleaned=True))
-        try:
-            return fs.open(staged)
-        except MissingFile:
-            # A swap may have renamed it between the two attempts.
-            return fs.open(final)
 
 
 def _manifest_bytes(fs: FileSystem, identity: LogIdentity) -> bytes | None:
@@ -212,7 +198,7 @@ class _Scan:
     def _sealed(self, row: SegmentRow) -> SegmentOnDisk:
         """Returns a sealed segment; reads it only if the snapshot does not reach its end."""
         if row.end_offset > self._replay.snapshot_offset and row.size > 0:
-            file = open_segment(self._fs, self._directory, row.base_offset, row.file_version)
+            file = open_listed(self._fs, self._directory, row, LOG)
             try:
                 tally = self._tally(file, row, row.size)
             finally:
@@ -229,7 +215,7 @@ class _Scan:
 
     def _open_ended(self, row: SegmentRow) -> tuple[SegmentOnDisk, bool]:
         """Returns the last segment up to its first unsound batch, and whether its file ends there."""
-        file = open_segment(self._fs, self._directory, row.base_offset, row.file_version)
+        file = open_listed(self._fs, self._directory, row, LOG)
         try:
             size = file.size
             tally = self._tally(file, row, size)

@@ -42,7 +42,7 @@ from storage.formats.manifest import SegmentRow, decode
 from storage.formats.meta_properties import read_meta_properties
 from storage.ledger.ledger_files import ledger_folder, ledger_numbers, ledger_path
 from storage.ledger.ledger_head import SignedHead
-from storage.segment.listed_file import listed_file
+from storage.segment.listed_file import listed_file, open_listed
 from storage.verify.findings import Check, Finding, Findings, Severity
 
 READ_BYTES = 1 << 20
@@ -353,7 +353,7 @@ class LedgerVerification:
             self._findings.warn(Check.LEDGER, path, text)
             return
         try:
-            digest = self._digest(path, found.row.size, kind)
+            digest = self._digest(found, kind)
         except MissingFile:
             if found.row in _rows(self._fs, found.identity):
                 self._findings.error(Check.LEDGER, path, "it is missing")
@@ -368,9 +368,9 @@ class LedgerVerification:
             )
             self._findings.error(Check.LEDGER, path, text)
 
-    def _digest(self, path: str, size: int, kind: str) -> str:
-        digest = ContentDigest(kind)
-        file = self._fs.open(path)
+    def _digest(self, found: CleanedOnDisk, kind: str) -> str:
+        digest, size = ContentDigest(kind), found.row.size
+        file = open_listed(self._fs, found.identity.directory, found.row, LOG)
         try:
             for position in range(0, size, READ_BYTES):
                 data = file.read_at(position, min(READ_BYTES, size - position))

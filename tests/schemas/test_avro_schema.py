@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from schemas.avro_schema import NESTED_MAX, record_of_fields, whole_avro_schema
+from schemas.avro_schema import NESTED_MAX, field_paths, record_of_fields, whole_avro_schema
 from schemas.outcomes import UnsupportedSchema
 from schemas.schema import Named, Schema, SchemaType
 
@@ -156,3 +156,18 @@ def test_who_reads_some_fields_of_a_record_reads_nothing_else() -> None:
 def test_what_has_not_these_fields_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(UnsupportedSchema, match=sentence):
         record_of_fields(text, ["after"])
+
+
+def test_the_paths_of_fields_lead_through_all_that_is_nested() -> None:
+    assert field_paths(json.dumps(ROW)) == {"kind", "kinds", "inner"}
+    assert field_paths(json.dumps(EVENT)) >= {"after", "after.kind", "before.kinds", "op", "source"}
+    tree: dict[str, Any] = {"type": "record", "name": "Tree", "aliases": ["Old"]}
+    tree["fields"] = [
+        {"name": "left", "type": ["null", "Tree"], "aliases": ["l"]},
+        {"name": "leaves", "type": {"type": "map", "values": {"type": "array", "items": "Tree"}}},
+    ]
+    assert field_paths(json.dumps(tree)) == {"left", "leaves"}
+    assert field_paths(json.dumps(tree), with_aliases=True) == {"left", "l", "leaves"}
+    assert field_paths('"long"') == frozenset()
+    with pytest.raises(UnsupportedSchema):
+        field_paths("{")

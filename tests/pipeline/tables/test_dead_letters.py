@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
 from tests.pipeline.table_model import NOTHING, Record, frame, record
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 PAYLOAD = Payload(
-    value_format=ValueFormat.JSON,
+    value_format=PayloadFormat.JSON,
     value_schema="n INT",
-    key_format=KeyFormat.JSON,
+    key_format=PayloadFormat.JSON,
     key_schema="id INT",
     on_unparsable=OnUnparsable.DEAD_LETTER,
 )
@@ -109,3 +111,23 @@ def test_without_such_a_record_there_is_no_table_of_them(
     site.take(record(0, 0, ONE, b'{"n": 1}'), record(0, 1, TWO, None))
 
     assert not (tmp_path / "letters").exists()
+
+
+def test_a_record_of_a_topic_that_was_created_again_is_another_one(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    site = Site(session, tmp_path)
+    first, later = record(0, 0, ONE, b"none"), record(0, 0, ONE, b"no JSON")
+    same_value = (*first[:3], first[3] + timedelta(days=1), *first[4:])
+    for each in (first, first, later, same_value):
+        parsed = frame(session, [each]).selectExpr("*", f"'{SAYS}' AS reason")
+        site.letters.add(parsed)
+
+    assert sorted(each[3] for each in site.dead()) == [b"no JSON", b"none", b"none"]
+
+
+def test_the_table_and_its_dead_letters_are_two(session: SparkSession, tmp_path: Path) -> None:
+    from pipeline.tables.dead_letters import DeadLetters
+
+    with pytest.raises(TableRefused, match="are the same path"):
+        DeadLetters(session, f"{tmp_path}/x/../table", beside=str(tmp_path / "table"))

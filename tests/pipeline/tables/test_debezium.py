@@ -6,15 +6,17 @@ import io
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import fastavro
 import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
-from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
 from pipeline.tables.registry_options import reader_schema, registry_access
 from schemas.schema import SchemaType
 from tests.harness.fake_registry import FakeRegistry, with_header
@@ -92,7 +94,7 @@ WRITERS = {"avro": in_avro, "json": in_json, "json with its schema": in_connects
 
 
 def payload_for(writer: str, **settings: Any) -> Payload:
-    kind = ValueFormat.AVRO if writer == "avro" else ValueFormat.JSON
+    kind = PayloadFormat.AVRO if writer == "avro" else PayloadFormat.JSON
     schema = json.dumps(PLAIN) if writer == "avro" else "id BIGINT, note STRING"
     said = {"value_format": kind, "value_schema": schema, "envelope": Envelope.DEBEZIUM}
     return Payload(**{**said, **settings})
@@ -196,9 +198,36 @@ def test_a_value_that_is_no_event_is_not_parsed(session: SparkSession) -> None:
 
 def test_the_placeholder_is_found_in_each_type_that_it_has(session: SparkSession) -> None:
     text, data = UNAVAILABLE, b64encode(UNAVAILABLE.encode()).decode()
-    whole: Event = {"s": "x", "b": "eHg=", "n": "eHg=", "l": ["x"], "m": {"x": "x"}, "i": 1}
-    gone: list[Event] = [{"s": text}, {"b": data}, {"n": data}, {"l": [text]}, {"m": {text: text}}]
-    schema = "s STRING, b BINARY, n STRING, l ARRAY<STRING>, m MAP<STRING, STRING>, i INT"
+    numbers = list(UNAVAILABLE.encode())
+    uuid = str(UUID(bytes=md5(UNAVAILABLE.encode()).digest(), version=3))
+    whole: Event = {
+        "s": "x",
+        "b": "eHg=",
+        "n": "eHg=",
+        "l": ["x"],
+        "m": {"x": "x"},
+        "i": 1,
+        "ints": numbers[1:],
+        "longs": numbers[:-1],
+        "ids": [uuid[1:]],
+        "r": {"x": "x"},
+    }
+    gone: list[Event] = [
+        {"s": text},
+        {"s": json.dumps({text: text})},
+        {"b": data},
+        {"n": data},
+        {"l": [text]},
+        {"m": {text: text}},
+        {"ints": numbers},
+        {"longs": numbers},
+        {"ids": [uuid]},
+        {"r": {"x": text}},
+    ]
+    schema = (
+        "s STRING, b BINARY, n STRING, l ARRAY<STRING>, m MAP<STRING, STRING>, i INT,"
+        " ints ARRAY<INT>, longs ARRAY<BIGINT>, ids ARRAY<STRING>, r STRUCT<x: STRING>"
+    )
     payload = payload_for("json", value_schema=schema, on_unparsable=OnUnparsable.KEEP)
     sent = [in_json(event("u", whole | each)) for each in gone]
 
@@ -206,6 +235,12 @@ def test_the_placeholder_is_found_in_each_type_that_it_has(session: SparkSession
 
     assert (good["_unparsed"], bytes(good["b"])) == (None, b"xx")
     assert [row["_unparsed"] for row in bad] == sent
+
+
+def test_a_connector_may_have_another_placeholder(session: SparkSession) -> None:
+    sent = in_json(event("u", {"id": 7, "note": "?"}))
+    with pytest.raises(Exception, match="did not send the value of note"):
+        rows(session, payload_for("json", unavailable="?"), sent)
 
 
 @pytest.fixture
@@ -277,8 +312,8 @@ def test_a_record_without_a_key_may_be_a_truncation(session: SparkSession) -> No
     records = frame(session, [record(0, 3, None, in_json(event("t", None)))])
     with pytest.raises(Exception, match="offset 3") as failure:
         having_keys(records, payload_for("json")).collect()
-    assert "TRUNCATE" in cause(failure.value)
-    assert "skipped.operations=t" in cause(failure.value)
+    assert "its table has no primary key" in cause(failure.value)
+    assert "for a TRUNCATE (skipped.operations=t" in cause(failure.value)
 
 
 def test_an_envelope_needs_values_that_have_fields() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from pipeline.tables.payload_options import OnUnparsable, Payload, ValueFormat
+from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
 from tests.pipeline.table_model import (
     NOTHING,
     Record,
@@ -84,7 +84,7 @@ def test_a_table_may_be_partitioned_by_a_column_of_the_values(
     from pipeline.tables.parquet_table import ParquetTable
     from pipeline.tables.table import Layout
 
-    payload = Payload(value_format=ValueFormat.JSON, on_unparsable=OnUnparsable.KEEP)
+    payload = Payload(value_format=PayloadFormat.JSON, on_unparsable=OnUnparsable.KEEP)
     layout = Layout(partition_by=["day"], write_options={"compression": "zstd"})
     table = ParquetTable(session, str(tmp_path / "table"), layout)
     first = [record(0, 0, b"k", b'{"day": "01", "n": 1}'), record(0, 1, b"j", b'{"day": "02"}')]

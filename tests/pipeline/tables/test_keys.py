@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
-from pipeline.tables.payload_options import KeyFormat, OnMissingKey, Payload
+from pipeline.tables.payload_options import OnMissingKey, Payload, PayloadFormat
 from pipeline.tables.registry_options import registry_access
 from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.pipeline.table_model import NOTHING, Record, frame, record
@@ -31,8 +31,8 @@ NARROW = json.dumps(
 )
 """The same keys by an earlier schema."""
 SEVEN, NONE = b"\x02\x0e", b"\x00"
-AVRO = Payload(key_format=KeyFormat.AVRO, key_schema=KEY)
-JSON = Payload(key_format=KeyFormat.JSON, key_schema="id BIGINT, `at` STRING")
+AVRO = Payload(key_format=PayloadFormat.AVRO, key_schema=KEY)
+JSON = Payload(key_format=PayloadFormat.JSON, key_schema="id BIGINT, `at` STRING")
 
 
 def rows(session: SparkSession, payload: Payload, *records: Record) -> list[Row]:
@@ -52,7 +52,7 @@ def keys(session: SparkSession, payload: Payload, *sent: bytes) -> list[tuple[An
 
 def test_keys_in_avro_and_json_become_records(session: SparkSession) -> None:
     assert keys(session, AVRO, SEVEN, NONE) == [((7,), 0), ((None,), 1)]
-    scalar = Payload(key_format=KeyFormat.AVRO, key_schema='"long"', key_schema_ids=(1,))
+    scalar = Payload(key_format=PayloadFormat.AVRO, key_schema='"long"', key_schema_ids=(1,))
     assert keys(session, scalar, with_header(1, b"\x0e")) == [(7, 0)]
     assert keys(session, JSON, b'{"id": 7, "at": "x"}', b"{}") == [((7, "x"), 0), ((None, None), 1)]
 
@@ -76,7 +76,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 def registered(registry: FakeRegistry, schema: str = KEY) -> Payload:
     access = registry_access([registry.url], None)
-    return Payload(key_format=KeyFormat.AVRO, key_schema=schema, registry=access)
+    return Payload(key_format=PayloadFormat.AVRO, key_schema=schema, registry=access)
 
 
 def test_a_key_is_one_row_by_whichever_schema_it_was_written(
@@ -111,10 +111,55 @@ def test_a_stream_updates_and_deletes_by_what_the_key_says(
     assert found == [{7: b"old", None: b"old"}, {7: b"new", None: b"new"}, {None: b"newest"}]
 
 
+WRAPPED = b'{"schema":{"type":"struct"},"payload":{"id":7}}'
+
+
+def test_a_key_within_its_schema_is_what_it_is_without(session: SparkSession) -> None:
+    eight = WRAPPED.replace(b"7", b"8")
+    sent = WRAPPED, eight, b'{"id":7}'
+    assert keys(session, JSON, *sent) == [((8, None), 1), ((7, None), 2)]
+
+
+NESTED = Payload(key_format=PayloadFormat.JSON, key_schema="id BIGINT, at STRUCT<x: INT>")
+WIDER = [
+    (JSON, b'{"id": 7, "shop": 1}'),
+    (JSON, b'{"order_id": 7}'),
+    (JSON, WRAPPED.replace(b'"id"', b'"order"')),
+    (NESTED, b'{"id": 7, "at": {"x": 1, "y": 2}}'),
+]
+
+
+@pytest.mark.parametrize(("payload", "key"), WIDER)
+def test_keys_in_json_that_may_differ_in_a_field_that_is_not_read_end_the_job(
+    session: SparkSession, payload: Payload, key: bytes
+) -> None:
+    with pytest.raises(Exception, match="orders-0, offset 4") as failure:
+        rows(session, payload, record(0, 4, key, b"v"))
+    assert "the key has a field that --key-schema lacks" in cause(failure.value)
+
+
+def test_keys_in_avro_that_may_differ_in_a_field_that_is_not_read_end_the_job(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    wider = json.loads(KEY)
+    wider["fields"].append({"name": "shop", "type": "long"})
+    number = registry.add(json.dumps(wider))
+    sent = (
+        record(0, 0, with_header(2, SEVEN), b"v"),
+        record(0, 1, with_header(3, SEVEN + b"\2"), b"v"),
+    )
+
+    assert number == 3
+    with pytest.raises(
+        TableRefused, match=r"offset 1: .* id 3: it has the field shop, which --key"
+    ):
+        rows(session, registered(registry), *sent)
+
+
 BROKEN: list[tuple[Payload, bytes, str]] = [
     (AVRO, SEVEN + b"\0", "the key is not avro of this schema"),
     (JSON, b"[]", "the key is not json of this schema"),
-    (Payload(key_format=KeyFormat.STRING), b"\xff", "the key is no text"),
+    (Payload(key_format=PayloadFormat.STRING), b"\xff", "the key is no text"),
 ]
 
 
@@ -136,7 +181,7 @@ def test_a_key_of_an_unknown_schema_ends_the_job_before_anything_is_read(
         rows(session, registered(registry), *sent)
 
 
-@pytest.mark.parametrize("payload", [Payload(), AVRO, Payload(key_format=KeyFormat.STRING)])
+@pytest.mark.parametrize("payload", [Payload(), AVRO, Payload(key_format=PayloadFormat.STRING)])
 def test_a_record_without_a_key_ends_the_job_with_its_place(
     session: SparkSession, payload: Payload
 ) -> None:
@@ -154,16 +199,26 @@ def test_records_without_a_key_are_left_out_if_the_user_says_so(session: SparkSe
 
 
 def test_a_key_that_cannot_be_compared_is_refused(session: SparkSession) -> None:
-    payload = Payload(key_format=KeyFormat.JSON, key_schema="a ARRAY<STRUCT<m: MAP<STRING, INT>>>")
+    payload = Payload(
+        key_format=PayloadFormat.JSON, key_schema="a ARRAY<STRUCT<m: MAP<STRING, INT>>>"
+    )
     with pytest.raises(TableRefused, match="maps cannot be compared"):
         rows(session, payload, record(0, 0, b"{}", b"v"))
 
 
 def test_options_for_keys_that_make_no_sense_are_refused() -> None:
     with pytest.raises(TableRefused, match="keys in Avro need --key-schema"):
-        Payload(key_format=KeyFormat.AVRO)
+        Payload(key_format=PayloadFormat.AVRO)
     with pytest.raises(TableRefused, match="keys in json need --key-schema"):
-        Payload(key_format=KeyFormat.JSON)
+        Payload(key_format=PayloadFormat.JSON)
+    with pytest.raises(TableRefused, match="keys in protobuf need --key-schema subject:NAME"):
+        Payload(
+            key_format=PayloadFormat.PROTOBUF,
+            key_schema="id INT",
+            registry=registry_access(["http://registry"], None),
+        )
+    with pytest.raises(TableRefused, match="--key-schema does not go with keys in string"):
+        Payload(key_format=PayloadFormat.STRING, key_schema="id INT")
     with pytest.raises(TableRefused, match="--key-schema-id goes with keys in Avro"):
         Payload(key_schema_ids=(1,))
     with pytest.raises(TableRefused, match="--schema-registry goes with"):

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
-from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
 from pipeline.tables.registry_options import registry_access
 from tests.harness.fake_registry import FakeRegistry, Referred, send
 from tests.pipeline.table_model import WHEN, frame, record
@@ -78,12 +78,12 @@ def test_json_becomes_columns_with_the_schema_that_is_given_or_inferred(
     session: SparkSession,
 ) -> None:
     given = Payload(
-        value_format=ValueFormat.JSON,
+        value_format=PayloadFormat.JSON,
         value_schema="id INT, `a b` STRING",
-        key_format=KeyFormat.STRING,
+        key_format=PayloadFormat.STRING,
         key_column="name",
     )
-    inferred = Payload(value_format=ValueFormat.JSON)
+    inferred = Payload(value_format=PayloadFormat.JSON)
 
     (row,) = rows(session, given, b'{"id": 7, "a b": "x", "more": 1}')
     assert (row["name"], row["id"], row["a b"]) == ("k0", 7, "x")
@@ -92,7 +92,7 @@ def test_json_becomes_columns_with_the_schema_that_is_given_or_inferred(
 
 
 def avro(**settings: Any) -> Payload:
-    return Payload(value_format=ValueFormat.AVRO, value_schema=AVRO, **settings)
+    return Payload(value_format=PayloadFormat.AVRO, value_schema=AVRO, **settings)
 
 
 def named(schema_id: int, value: bytes) -> bytes:
@@ -141,7 +141,7 @@ MORE = [
 @pytest.mark.parametrize("schema", MORE)
 def test_bytes_that_are_left_over_are_an_error(session: SparkSession, schema: str) -> None:
     payload = Payload(
-        value_format=ValueFormat.AVRO, value_schema=schema, on_unparsable=OnUnparsable.KEEP
+        value_format=PayloadFormat.AVRO, value_schema=schema, on_unparsable=OnUnparsable.KEEP
     )
     fits = b"" if schema == MORE[0] else b"\0"
 
@@ -156,7 +156,7 @@ def test_a_field_that_the_user_does_not_know_ends_a_job_without_a_registry(
 ) -> None:
     written = json.loads(AVRO)
     written["fields"] = written["fields"][:1]
-    payload = Payload(value_format=ValueFormat.AVRO, value_schema=json.dumps(written))
+    payload = Payload(value_format=PayloadFormat.AVRO, value_schema=json.dumps(written))
 
     with pytest.raises(Exception, match="orders-0, offset 0: the value is not avro of this schema"):
         rows(session, payload, ORDER)
@@ -213,6 +213,25 @@ def test_a_schema_that_the_registry_does_not_have_is_named_with_the_value(
     assert (good["_unparsed"], bad["_unparsed"]) == (None, named(9, ORDER))
 
 
+def test_why_a_value_has_no_schema_is_said_of_each(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    from pipeline.tables.payload import dead_letters_from, parsed_of
+
+    payload = read_by(registry, on_unparsable=OnUnparsable.DEAD_LETTER)
+    values = [named(9, ORDER), ORDER, named(1, b"\x09"), named(1, ORDER)]
+    records = [record(0, at, b"%d" % at, value) for at, value in enumerate(values)]
+
+    letters = dead_letters_from(parsed_of(frame(session, records), payload, None))
+
+    reasons = [row["reason"] for row in letters.orderBy("offset").collect()]
+    assert reasons[0].startswith("the value has the schema with id 9: the registry at")
+    assert reasons[1:] == [
+        "the value does not name a schema",
+        "the value is not avro of this schema",
+    ]
+
+
 def test_without_its_registry_a_job_ends_also_if_it_keeps_what_cannot_be_parsed(
     session: SparkSession,
 ) -> None:
@@ -253,7 +272,7 @@ def test_an_avro_record_of_nulls_is_not_taken_for_one_that_cannot_be_read(
     session: SparkSession,
 ) -> None:
     payload = Payload(
-        value_format=ValueFormat.AVRO, value_schema=ALL_NULL, on_unparsable=OnUnparsable.KEEP
+        value_format=PayloadFormat.AVRO, value_schema=ALL_NULL, on_unparsable=OnUnparsable.KEEP
     )
 
     nulls, broken = rows(session, payload, b"\x00", b"\x09")
@@ -262,12 +281,21 @@ def test_an_avro_record_of_nulls_is_not_taken_for_one_that_cannot_be_read(
     assert (broken["a"], broken["_unparsed"]) == (None, b"\x09")
 
 
-NO_ORDERS = [b"no JSON", b'{"id": "text"}', b"null", b"", b"[1]", b'{"id": 1, "name": "\xff"}']
+NO_ORDERS = [
+    b'{"id": 7}x',
+    b'{"id": 7} {"id": 8}',
+    b"no JSON",
+    b'{"id": "text"}',
+    b"null",
+    b"",
+    b"[1]",
+    b'{"id": 1, "name": "\xff"}',
+]
 
 
 def test_json_that_does_not_fit_is_kept_as_bytes(session: SparkSession) -> None:
     payload = Payload(
-        value_format=ValueFormat.JSON,
+        value_format=PayloadFormat.JSON,
         value_schema="id INT, name STRING",
         on_unparsable=OnUnparsable.KEEP,
     )
@@ -281,7 +309,7 @@ def test_json_that_does_not_fit_is_kept_as_bytes(session: SparkSession) -> None:
 
 
 def test_json_that_does_not_fit_ends_the_job_with_its_offset(session: SparkSession) -> None:
-    payload = Payload(value_format=ValueFormat.JSON, value_schema="id INT")
+    payload = Payload(value_format=PayloadFormat.JSON, value_schema="id INT")
 
     with pytest.raises(Exception, match="orders-0, offset 1") as failure:
         rows(session, payload, b'{"id": 1}', b"no JSON")
@@ -291,7 +319,7 @@ def test_json_that_does_not_fit_ends_the_job_with_its_offset(session: SparkSessi
 def test_a_key_that_is_no_text_ends_the_job_where_text_was_asked_for(session: SparkSession) -> None:
     from pipeline.tables.payload import rows_of
 
-    payload = Payload(key_format=KeyFormat.STRING)
+    payload = Payload(key_format=PayloadFormat.STRING)
     with pytest.raises(Exception, match="orders-0, offset 5: the key is no text"):
         rows_of(frame(session, [record(0, 5, b"\xff", b"v")]), payload, None).collect()
 
@@ -299,11 +327,11 @@ def test_a_key_that_is_no_text_ends_the_job_where_text_was_asked_for(session: Sp
 @pytest.mark.parametrize(
     ("payload", "sentence"),
     [
-        (Payload(value_format=ValueFormat.JSON, value_schema="id INTT"), "cannot be read"),
-        (Payload(value_format=ValueFormat.JSON, value_schema="key INT"), "--key-column"),
-        (Payload(value_format=ValueFormat.JSON), "no value is a JSON object"),
-        (Payload(value_format=ValueFormat.AVRO, value_schema="{"), "no Avro schema"),
-        (Payload(value_format=ValueFormat.AVRO, value_schema='"nonsense"'), "--value-schema"),
+        (Payload(value_format=PayloadFormat.JSON, value_schema="id INTT"), "cannot be read"),
+        (Payload(value_format=PayloadFormat.JSON, value_schema="key INT"), "--key-column"),
+        (Payload(value_format=PayloadFormat.JSON), "no value is a JSON object"),
+        (Payload(value_format=PayloadFormat.AVRO, value_schema="{"), "no Avro schema"),
+        (Payload(value_format=PayloadFormat.AVRO, value_schema='"nonsense"'), "--value-schema"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_one_sentence(
@@ -316,7 +344,7 @@ def test_a_schema_that_cannot_be_used_is_one_sentence(
 
 def test_avro_needs_a_schema_and_its_header_what_the_ids_mean() -> None:
     with pytest.raises(TableRefused, match="need --value-schema"):
-        Payload(value_format=ValueFormat.AVRO)
+        Payload(value_format=PayloadFormat.AVRO)
     with pytest.raises(TableRefused, match="a value of another schema would be misread"):
         avro(confluent_header=True)
     with pytest.raises(TableRefused, match="--schema-id is for values without --schema-registry"):

@@ -12,12 +12,12 @@ import pytest
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import (
     Envelope,
-    KeyFormat,
     OnUnparsable,
     Payload,
-    ValueFormat,
+    PayloadFormat,
 )
 from pipeline.tables.registry_options import reader_schema, registry_access
+from schemas.protobuf_rows import columns_ddl
 from schemas.schema import SchemaType
 from tests.harness.fake_registry import FakeRegistry, with_header, zigzag
 from tests.pipeline.table_model import WHEN, frame, record
@@ -50,7 +50,7 @@ def rows(session: SparkSession, payload: Payload, *pairs: tuple[bytes, bytes | N
     return list(rows_of(frame(session, records), payload, None).orderBy("_offset").collect())
 
 
-def payload_for(registry: FakeRegistry, kind: ValueFormat, **settings: Any) -> Payload:
+def payload_for(registry: FakeRegistry, kind: PayloadFormat, **settings: Any) -> Payload:
     access = registry_access([registry.url], None)
     return Payload(value_format=kind, registry=access, **settings)
 
@@ -61,7 +61,7 @@ def test_a_message_has_the_columns_of_its_subject(
     access = registry_access([registry.url], None)
     reader = reader_schema("--value-schema", "subject:orders-value", SchemaType.PROTOBUF, access)
     payload = payload_for(
-        registry, ValueFormat.PROTOBUF, value_schema=reader.text, value_message=reader.message
+        registry, PayloadFormat.PROTOBUF, value_schema=reader.text, value_message=reader.message
     )
     messages = messages_of(ORDER)
     full, empty = written(messages, FULL), written(messages, {})
@@ -82,7 +82,7 @@ def test_what_is_no_message_of_the_subject_is_kept(
 ) -> None:
     payload = payload_for(
         registry,
-        ValueFormat.PROTOBUF,
+        PayloadFormat.PROTOBUF,
         value_schema="id BIGINT",
         value_message="shop.Order",
         on_unparsable=KEEP,
@@ -99,7 +99,7 @@ def test_without_a_schema_messages_have_the_columns_of_all(
     session: SparkSession, registry: FakeRegistry
 ) -> None:
     value = written(messages_of(ORDER), {"id": 5, "note": "x"})
-    (row,) = rows(session, payload_for(registry, ValueFormat.PROTOBUF), (b"a", value))
+    (row,) = rows(session, payload_for(registry, PayloadFormat.PROTOBUF), (b"a", value))
     assert (row["id"], row["note"], row["is_gift"]) == (5, "x", False)
 
 
@@ -107,7 +107,7 @@ def test_json_of_a_registry_is_read_behind_its_header(
     session: SparkSession, registry: FakeRegistry
 ) -> None:
     payload = payload_for(
-        registry, ValueFormat.JSON_SCHEMA, value_schema="id INT", on_unparsable=KEEP
+        registry, PayloadFormat.JSON_SCHEMA, value_schema="id INT", on_unparsable=KEEP
     )
     good, bare = with_header(2, b'{"id": 7}'), b'{"id": 7}'
 
@@ -119,21 +119,29 @@ def test_a_value_whose_schema_is_of_another_type_ends_the_job(
     session: SparkSession, registry: FakeRegistry
 ) -> None:
     value = with_header(3, b"1")
-    for kind in (ValueFormat.JSON_SCHEMA, ValueFormat.PROTOBUF):
+    for kind in (PayloadFormat.JSON_SCHEMA, PayloadFormat.PROTOBUF):
         with pytest.raises(TableRefused, match="id 3: the registry has it as AVRO, not as"):
             rows(session, payload_for(registry, kind, value_schema="id INT"), (b"a", value))
 
 
-def test_a_key_may_be_a_message_too(session: SparkSession, registry: FakeRegistry) -> None:
-    payload = payload_for(
-        registry, ValueFormat.BYTES, key_format=KeyFormat.PROTOBUF, key_schema="id BIGINT"
-    )
-    messages = messages_of(ORDER)
-    # A writer may put a default value into a message, or leave it out.
-    keys = written(messages, {"id": 7}), written(messages, {"id": 7}) + b"\x18\x00"
+KEY = 'syntax = "proto3"; package shop; message Key { int64 id = 1; optional string shop = 2; }'
 
-    (row,) = rows(session, payload, (keys[0], b"old"), (keys[1], b"new"))
-    assert (row["key"].id, bytes(row["value"])) == (7, b"new")
+
+def test_a_key_may_be_a_message_too(session: SparkSession, registry: FakeRegistry) -> None:
+    messages, number = messages_of(KEY), registry.add(KEY, "PROTOBUF")
+    payload = payload_for(
+        registry,
+        PayloadFormat.BYTES,
+        key_format=PayloadFormat.PROTOBUF,
+        key_schema=columns_ddl(messages.first),
+        key_message="shop.Key",
+    )
+    # A writer may write a field twice: the last one counts.
+    once = with_header(number, b"\0\x08\x07")
+    twice = with_header(number, b"\0\x08\x06\x08\x07")
+
+    (row,) = rows(session, payload, (once, b"old"), (twice, b"new"))
+    assert (row["key"].asDict(), bytes(row["value"])) == ({"id": 7, "shop": None}, b"new")
 
 
 def test_events_of_debezium_may_be_json_of_a_registry(
@@ -141,7 +149,7 @@ def test_events_of_debezium_may_be_json_of_a_registry(
 ) -> None:
     payload = payload_for(
         registry,
-        ValueFormat.JSON_SCHEMA,
+        PayloadFormat.JSON_SCHEMA,
         value_schema="id INT",
         envelope=Envelope.DEBEZIUM,
     )

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.payload_options import Payload, ValueFormat
+from pipeline.tables.payload_options import Payload, PayloadFormat
 from pipeline.tables.registry_options import registry_access
 from pipeline.tables.writer_schemas import registered
 from tests.harness.broker_process import BrokerProcess
@@ -59,7 +59,7 @@ def test_a_stream_reads_each_value_by_its_own_schema_and_stops_at_one_that_it_ca
     source = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=(TOPIC,))
     with registry.served():
         payload = Payload(
-            value_format=ValueFormat.AVRO,
+            value_format=PayloadFormat.AVRO,
             value_schema=AVRO,
             registry=registry_access([registry.url], None),
         )

@@ -1,0 +1,120 @@
+"""Columns that the values have and the table lacks: added with the rows that have them, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.evolution import Evolution
+from pipeline.tables.payload_options import Payload, PayloadFormat
+from tests.pipeline.table_model import NOTHING, Record, frame, record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.parquet_table import ParquetTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+FIRST = record(0, 0, b"a", b'{"id": 1}'), record(0, 1, b"b", b'{"id": 2}')
+SECOND = (
+    record(0, 2, b"b", b'{"id": 2, "city": "Rome", "at": {"x": 1}}'),
+    record(0, 3, b"c", b'{"id": 3, "city": "Bern"}'),
+)
+WIDER = "id INT, city STRING, at STRUCT<x: INT>"
+
+
+class Site:
+    """A table of one kind, opened again for each micro-batch, as by a new process."""
+
+    def __init__(self, session: SparkSession, path: Path, kind: str) -> None:
+        self._session = session
+        self._path = str(path)
+        self._kind = kind
+
+    def table(self, evolution: Evolution = Evolution.ADD) -> DeltaTable | ParquetTable:
+        from pipeline.tables.delta_table import DeltaTable
+        from pipeline.tables.parquet_table import ParquetTable
+
+        kind = DeltaTable if self._kind == "delta" else ParquetTable
+        return kind(self._session, self._path, evolution=evolution)
+
+    def take(self, schema: str, *records: Record, evolution: Evolution = Evolution.ADD) -> None:
+        from pipeline.tables.job import bring_in
+
+        payload = Payload(value_format=PayloadFormat.JSON, value_schema=schema)
+        bring_in(frame(self._session, records), self.table(evolution), payload, NOTHING)
+
+    def state(self) -> tuple[Any, ...]:
+        """Returns the offsets, the columns and the rows."""
+        table = self.table()
+        rows = table.read().orderBy("key").collect()
+        return table.held(), table.columns().simpleString(), [row.asDict(True) for row in rows]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def site(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path) -> Site:
+    site = Site(session, tmp_path / "table", request.param)
+    site.take("id INT", *FIRST)
+    return site
+
+
+def test_new_columns_are_added_with_the_rows_that_have_them(site: Site) -> None:
+    site.take(WIDER, *SECOND)
+
+    rows = [(row["id"], row["city"], row["at"]) for row in site.state()[2]]
+    assert rows == [(1, None, None), (2, "Rome", {"x": 1}), (3, "Bern", None)]
+    site.take(WIDER, record(0, 4, b"a", None), record(0, 5, b"c", b'{"id": 3}'))
+    assert [(row["id"], row["city"]) for row in site.state()[2]] == [(2, "Rome"), (3, None)]
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(site: Site) -> None:
+    before = site.state()
+    refused = {
+        (
+            "id INT, city STRING",
+            Evolution.STRICT,
+        ): "column city is missing in the table and string in"
+        " the requested schema: --evolution add adds it",
+        (
+            "id BIGINT, city STRING",
+            Evolution.ADD,
+        ): "column id is int in the table and bigint in the",
+        (
+            "city STRING",
+            Evolution.ADD,
+        ): "column id is int in the table and missing in the requested",
+        ("id INT, Key STRING", Evolution.ADD): "two columns would be named",
+    }
+    for (schema, evolution), sentence in refused.items():
+        with pytest.raises(TableRefused, match=sentence):
+            site.take(schema, *SECOND, evolution=evolution)
+        assert site.state() == before
+
+
+def test_delta_adds_columns_in_the_commit_of_the_rows(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    site = Site(session, tmp_path / "table", "delta")
+    site.take("id INT", *FIRST)
+    site.take(WIDER, *SECOND)
+
+    table = site.table()
+    versions = session.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/table`").collect()
+    assert [row["version"] for row in versions] == [1, 0]
+    held = table.held()
+    assert held is not None
+    assert held.offsets == {"orders": {0: 4}}
+
+
+def test_a_writer_that_knows_fewer_columns_stops_before_it_writes(site: Site) -> None:
+    site.take(WIDER, *SECOND)
+    before = site.state()
+
+    with pytest.raises(TableRefused, match="column at is struct<x:int> in the table and missing"):
+        site.take("id INT", record(0, 4, b"d", b'{"id": 4}'))
+    assert site.state() == before
