@@ -52,7 +52,6 @@ AVRO_SCHEMA = json.dumps(
 )
 PROTO = 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; double price = 3; }'
 HEADER = b"\0\0\0\0\1"
-ORDER = ("id", "note", "price")
 
 
 def table_value_figures(pairs: int) -> list[Figure]:

@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
 from pipeline.tables.payload_options import Encoding, OnUnparsable
-from pipeline.tables.wire_columns import NO_SCHEMA, body, schema_id, why_no_schema, writers_of
+from pipeline.tables.wire_columns import NO_SCHEMA, body, names_schema, why_no_schema, writers_of
 
 END = os.urandom(16)
 READ = "_avro"
@@ -90,7 +90,7 @@ def by_its_writer(column: str, reader: str, writers: Mapping[int, str]) -> Colum
     """
     read = F.when(F.lit(False), read_as(body(column), reader, reader))
     for number, text in sorted(writers.items()):
-        read = read.when(schema_id(column) == number, read_as(body(column), text, reader))
+        read = read.when(names_schema(column, number), read_as(body(column), text, reader))
     return read
 
 

@@ -9,8 +9,8 @@ JSON may have the event within {"schema": ..., "payload": the event}, as Connect
 Of an event only `op` and `after` are read, so a connector may change its `source`.
 
 A row lacks a value that the database did not send, because it had not changed: there stands a
-placeholder. The earlier event with the value may be gone from a compacted topic, so the
-row is not known.
+placeholder. The earlier event with the value may be gone from a compacted topic, so the row is not
+known.
 
 Source: Debezium's documentation, "Data change events" and "Toasted values" of its PostgreSQL connector.
 """

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
 from pipeline.tables.protobuf_columns import json_of
-from pipeline.tables.wire_columns import NO_SCHEMA, body, schema_id, why_no_schema, writers_of
+from pipeline.tables.wire_columns import NO_SCHEMA, body, names_schema, why_no_schema, writers_of
 
 JSON = "_json"
 
@@ -29,7 +29,10 @@ def with_json_text(
     if encoding.format is PayloadFormat.PROTOBUF:
         found = json_of(encoding.part, writers.texts, encoding.message)
     else:
-        is_known = schema_id(encoding.part).isin(list(writers.texts))
-        found = F.when(is_known, body(encoding.part))
+        found = F.lit(None).cast("binary")
+        for number in writers.texts:
+            found = F.when(names_schema(encoding.part, number), body(encoding.part)).otherwise(
+                found
+            )
     why = why_no_schema(encoding.part, writers)
     return records.withColumn(NO_SCHEMA, why).withColumn(JSON, found)

@@ -11,6 +11,7 @@ from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
 from pipeline.tables.writer_schemas import SeenId, Writers, schemas_for, writers_by_id
 from schemas.avro_schema import field_paths
+from schemas.outcomes import UnsupportedSchema
 from schemas.wire_header import HEADER_BYTES, MAGIC
 
 SCHEMA_ID = "_schema_id"
@@ -34,9 +35,13 @@ def writers_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsab
 
 def refuse_wider_keys(seen: Sequence[SeenId], writers: Writers, reader: str) -> None:
     """Raise TableRefused if keys that differ would be read as equal ones."""
-    known = field_paths(reader, with_aliases=True)
+    try:
+        known = field_paths(reader, with_aliases=True)
+        paths = {number: field_paths(text) for number, text in writers.texts.items()}
+    except UnsupportedSchema as error:
+        raise TableRefused(f"--key-schema, or a schema that keys name: {error}") from error
     for each in seen:
-        more = sorted(field_paths(writers.texts[each.schema_id]) - known)
+        more = sorted(paths[each.schema_id] - known)
         if more:
             raise TableRefused(
                 f"{each}: it has the field {more[0]}, which --key-schema lacks: keys that differ in it"
@@ -49,7 +54,7 @@ def why_no_schema(column: str, writers: Writers) -> Column:
     found = F.when(~has_header(column), f"the {column} does not name a schema")
     for number, reason in writers.refusals.items():
         says = f"the {column} has the schema with id {number}: {reason}"
-        found = found.when(schema_id(column) == number, says)
+        found = found.when(names_schema(column, number), says)
     return found
 
 
@@ -71,6 +76,12 @@ def schema_id(column: str) -> Column:
     """Returns the id of a value's schema; null if it has no header."""
     number = F.conv(F.hex(F.expr(f"substring(`{column}`, 2, 4)")), 16, 10).cast("bigint")
     return F.when(has_header(column), number)
+
+
+def names_schema(column: str, number: int) -> Column:
+    """Returns whether a value's schema has this id."""
+    header = bytes([MAGIC]) + number.to_bytes(4)
+    return has_header(column) & (F.substring(column, 1, HEADER_BYTES) == F.lit(header))
 
 
 def body(column: str) -> Column:

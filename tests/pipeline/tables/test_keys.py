@@ -181,6 +181,17 @@ def test_a_key_of_an_unknown_schema_ends_the_job_before_anything_is_read(
         rows(session, registered(registry), *sent)
 
 
+def test_a_schema_of_keys_that_is_none_is_one_sentence(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    for payload in (
+        registered(registry, "{"),
+        Payload(key_format=PayloadFormat.AVRO, key_schema="{"),
+    ):
+        with pytest.raises(TableRefused, match=r"--key-schema.*Avro"):
+            rows(session, payload, record(0, 0, with_header(2, SEVEN), b"v"))
+
+
 @pytest.mark.parametrize("payload", [Payload(), AVRO, Payload(key_format=PayloadFormat.STRING)])
 def test_a_record_without_a_key_ends_the_job_with_its_place(
     session: SparkSession, payload: Payload
