@@ -116,7 +116,7 @@ def struct_of(ddl: str) -> str:
 
 
 def order() -> Column:
-    note = F.concat(F.lit("order "), F.col("id").cast("string"), F.lit(" of somebody"))
+    note = F.concat(F.lit("order "), F.col("id").cast("string"), F.lit(" of a customer"))
     return F.struct("id", note.alias("note"), (F.col("id") * 0.01).alias("price"))
 
 
@@ -134,7 +134,7 @@ def last_records(session: SparkSession, count: int, value: Column) -> DataFrame:
 
 def protobuf_value() -> Column:
     """Returns messages. Only their numbers differ in length: a varint, and a fixed double."""
-    note = F.expr("encode(concat('order ', id, ' of somebody'), 'utf-8')")
+    note = F.expr("encode(concat('order ', id, ' of a customer'), 'utf-8')")
     fields = [
         varint_field(F.col("id")),
         F.lit(b"\x12"),

@@ -105,8 +105,8 @@ class Payload:
 
     value_format: PayloadFormat = PayloadFormat.BYTES
     value_schema: str | None = None
-    """As in `Encoding`; None to take it from the table or the values, but for Avro. With an envelope:
-    JSON: that of the row; Avro: that of the whole value."""
+    """As in `Encoding`; None to take it from the table or the values, which Avro cannot. With an
+    envelope: JSON: that of the row; Avro: that of the whole value."""
     value_message: str | None = None
     schema_ids: tuple[int, ...] = ()
     key_format: PayloadFormat = PayloadFormat.BYTES

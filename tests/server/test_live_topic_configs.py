@@ -512,7 +512,8 @@ def undone(name: str, value: str, **configs: Any) -> Callable[[Path], Any]:
             await topic.cleaned_up_to(2)
             await until(lambda: topic.log.kept_bytes > 0)
             await topic.set(name, "0")
-            assert topic.log.kept_is_due(NOW_MS)
+            # The broker's own duty may have removed it already.
+            assert topic.log.kept_is_due(NOW_MS) or not topic.log.passes_kept
             topic.log.expire_kept(NOW_MS)
             assert topic.log.kept_bytes == 0
 
