@@ -57,12 +57,10 @@ def has_no_other_fields(data: Column, schema: StructType) -> Column:
     return found
 
 
-def without_connects_schema(data: Column) -> Column:
-    """Returns JSON without the schema that Connect's converter puts around it, if it does."""
-    text = data.cast("string")
-    names = F.array_sort(F.json_object_keys(text))
-    is_wrapped = names == F.array(F.lit("payload"), F.lit("schema"))
-    return F.when(is_wrapped, F.get_json_object(text, "$.payload")).otherwise(text)
+def is_within_schema(data: Column) -> Column:
+    """Returns whether JSON is {"schema": ..., "payload": ...}, as Connect's converter writes it."""
+    names = F.array_sort(F.json_object_keys(data.cast("string")))
+    return F.coalesce(names == F.array(F.lit("payload"), F.lit("schema")), F.lit(False))
 
 
 def read_schema(option: str, text: str) -> StructType:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import with_avro
 from pipeline.tables.json_columns import (
     has_no_other_fields,
     is_text,
+    is_within_schema,
     read_schema,
     with_json,
-    without_connects_schema,
 )
 from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.latest import RAW_KEY, latest
@@ -33,7 +33,9 @@ from pipeline.tables.payload_options import (
 from pipeline.tables.row_refusal import only_if
 from pipeline.tables.wire_columns import NO_SCHEMA
 
-READ, MISFIT, BARE = "_read", "_misfit", "_bare"
+READ, MISFIT = "_read", "_misfit"
+PAYLOAD = "payload"
+"""The field of a key that Connect's converter has put beside its schema."""
 
 
 def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
@@ -82,14 +84,25 @@ def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:
         why = F.col(NO_SCHEMA)
         return read.withColumn(READ, F.col(f"{READ}.value")).withColumn(MISFIT, why)
     schema = read_schema("--key-schema", payload.key_schema or "")
+    if PAYLOAD in (name.lower() for name in schema.names):
+        raise TableRefused(
+            "--key-schema has a field `payload`, which Connect's keys have around them"
+        )
     texts = with_json_text(last, payload.key, OnUnparsable.FAIL)
-    bare = texts.withColumn(BARE, without_connects_schema(F.col(JSON)))
-    is_wider = ~has_no_other_fields(F.col(BARE), schema)
+    data = F.col(JSON)
+    payload_text = F.get_json_object(data.cast("string"), "$.payload")
+    bare = F.when(is_within_schema(data), payload_text).otherwise(data.cast("string"))
+    is_wider = ~has_no_other_fields(bare, schema)
     says = (
         "the key has a field that --key-schema lacks: keys that differ in it would become one row"
     )
-    misfit = F.when(is_wider & is_text(F.col(JSON)), says).otherwise(F.col(NO_SCHEMA))
-    return with_json(bare, READ, F.col(BARE), schema).withColumn(MISFIT, misfit)
+    misfit = F.when(is_wider & is_text(data), says).otherwise(F.col(NO_SCHEMA))
+    wanted = StructType([*schema.fields, StructField(PAYLOAD, schema)])
+    wrapped = F.when(is_within_schema(data), F.col(f"{READ}.{PAYLOAD}"))
+    fields = F.struct(*(F.col(f"{READ}.`{name}`") for name in schema.names))
+    plain = F.when(F.col(READ).isNotNull() & ~is_within_schema(data), fields)
+    read = with_json(texts, READ, data, wanted)
+    return read.withColumn(READ, F.coalesce(wrapped, plain)).withColumn(MISFIT, misfit)
 
 
 def refuse_maps(kind: DataType) -> None:

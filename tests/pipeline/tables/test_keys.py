@@ -159,6 +159,9 @@ def test_keys_in_avro_that_may_differ_in_a_field_that_is_not_read_end_the_job(
 BROKEN: list[tuple[Payload, bytes, str]] = [
     (AVRO, SEVEN + b"\0", "the key is not avro of this schema"),
     (JSON, b"[]", "the key is not json of this schema"),
+    (JSON, WRAPPED + b"x", "the key is not json of this schema"),
+    (JSON, b'{"id": 7}x', "the key is not json of this schema"),
+    (JSON, b'{"schema": {}, "payload": null}', "the key is not json of this schema"),
     (Payload(key_format=PayloadFormat.STRING), b"\xff", "the key is no text"),
 ]
 
