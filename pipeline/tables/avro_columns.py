@@ -53,11 +53,8 @@ def with_avro(
         TableRefused: the schema cannot be used; or a writer's is not known, and the job is to end then.
     """
     option, schema = f"--{encoding.part}-schema", encoding.schema or ""
-    if encoding.has_header:
-        writers = writers_of(records, encoding, on_unparsable)
-        why = why_no_schema(encoding.part, writers)
-    else:
-        writers, why = None, F.lit(None).cast("string")
+    writers = writers_of(records, encoding, on_unparsable) if encoding.has_header else None
+    why = why_no_schema(encoding.part, writers)
     try:
         if writers is None:
             read = read_as(F.col(encoding.part), schema, reader or schema)

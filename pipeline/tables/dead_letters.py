@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.offsets.cut import TableRefused
+from pipeline.spark.persisted import persisted
 from pipeline.tables.delta_table import DeltaTable, conflicts_refused, qualified
 
 COLUMNS = (
@@ -48,8 +49,7 @@ class DeadLetters:
         Raises:
             TableRefused: another program wrote the table at the same moment.
         """
-        letters = letters.persist()
-        try:
+        with persisted(letters):
             if letters.isEmpty():
                 return
             letters.createOrReplaceTempView(LETTERS)
@@ -62,8 +62,6 @@ class DeadLetters:
                     f"MERGE INTO {self._table.name} AS t USING {LETTERS} AS s ON {SAME}"
                     " WHEN NOT MATCHED THEN INSERT *"
                 )
-        finally:
-            letters.unpersist()
 
     def read(self) -> DataFrame:
         """Returns the records."""

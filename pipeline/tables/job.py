@@ -8,8 +8,8 @@ the same case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
@@ -29,6 +29,7 @@ from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.lag import committing
 from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
+from pipeline.spark.persisted import persisted
 from pipeline.tables.dead_letters import DeadLetters
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
@@ -71,16 +72,6 @@ def write_whole(
         set_aside(parsed, dead_letters)
         table.replace(rows_from(parsed, payload), cut)
     return cut
-
-
-@contextmanager
-def persisted(frame: DataFrame) -> Iterator[DataFrame]:
-    """Keep the rows of a frame that is used several times, within this context."""
-    frame.persist()
-    try:
-        yield frame
-    finally:
-        frame.unpersist()
 
 
 def set_aside(parsed: DataFrame, dead_letters: DeadLetters | None) -> None:

@@ -22,11 +22,10 @@ def with_json_text(
     Raises:
         TableRefused: as `writers_of`.
     """
-    if not encoding.has_header:
-        none = F.lit(None).cast("string")
-        return records.withColumn(NO_SCHEMA, none).withColumn(JSON, F.col(encoding.part))
-    writers = writers_of(records, encoding, on_unparsable)
-    if encoding.format is PayloadFormat.PROTOBUF:
+    writers = writers_of(records, encoding, on_unparsable) if encoding.has_header else None
+    if writers is None:
+        found = F.col(encoding.part)
+    elif encoding.format is PayloadFormat.PROTOBUF:
         found = json_of(encoding.part, writers.texts, encoding.message)
     else:
         found = F.lit(None).cast("binary")

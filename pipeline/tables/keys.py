@@ -33,7 +33,7 @@ from pipeline.tables.payload_options import (
 from pipeline.tables.row_refusal import only_if
 from pipeline.tables.wire_columns import NO_SCHEMA
 
-READ, MISFIT = "_read", "_misfit"
+READ, MISFIT, WRAPPED = "_read", "_misfit", "_wrapped"
 PAYLOAD = "payload"
 """The field of a key that Connect's converter has put beside its schema."""
 
@@ -71,8 +71,7 @@ def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
         )
     read = read_by_schema(last, payload)
     refuse_maps(read.schema[READ].dataType)
-    name = "json" if payload.key_format is PayloadFormat.JSON_SCHEMA else payload.key_format
-    says = F.coalesce(F.col(MISFIT), F.lit(f"the key is not {name} of this schema"))
+    says = F.coalesce(F.col(MISFIT), F.lit(payload.key.misfit))
     found = only_if(F.col(READ).isNotNull() & F.col(MISFIT).isNull(), F.col(READ), says)
     return latest(read.withColumn("key", found))
 
@@ -88,19 +87,22 @@ def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:
         raise TableRefused(
             "--key-schema has a field `payload`, which Connect's keys have around them"
         )
-    texts = with_json_text(last, payload.key, OnUnparsable.FAIL)
-    data = F.col(JSON)
+    data, is_wrapped = F.col(JSON), F.col(WRAPPED)
+    # A column of its own, because each use would parse the key again.
+    texts = with_json_text(last, payload.key, OnUnparsable.FAIL).withColumn(
+        WRAPPED, is_within_schema(data)
+    )
     payload_text = F.get_json_object(data.cast("string"), "$.payload")
-    bare = F.when(is_within_schema(data), payload_text).otherwise(data.cast("string"))
+    bare = F.when(is_wrapped, payload_text).otherwise(data.cast("string"))
     is_wider = ~has_no_other_fields(bare, schema)
     says = (
         "the key has a field that --key-schema lacks: keys that differ in it would become one row"
     )
     misfit = F.when(is_wider & is_text(data), says).otherwise(F.col(NO_SCHEMA))
     wanted = StructType([*schema.fields, StructField(PAYLOAD, schema)])
-    wrapped = F.when(is_within_schema(data), F.col(f"{READ}.{PAYLOAD}"))
+    wrapped = F.when(is_wrapped, F.col(f"{READ}.{PAYLOAD}"))
     fields = F.struct(*(F.col(f"{READ}.`{name}`") for name in schema.names))
-    plain = F.when(F.col(READ).isNotNull() & ~is_within_schema(data), fields)
+    plain = F.when(F.col(READ).isNotNull() & ~is_wrapped, fields)
     read = with_json(texts, READ, data, wanted)
     return read.withColumn(READ, F.coalesce(wrapped, plain)).withColumn(MISFIT, misfit)
 

@@ -30,7 +30,7 @@ from pipeline.tables.keys import with_read_keys
 from pipeline.tables.latest import RAW_KEY
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
 from pipeline.tables.row_refusal import only_if
-from pipeline.tables.wire_columns import NO_SCHEMA
+from pipeline.tables.wire_columns import NO_SCHEMA, why_no_schema
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
@@ -131,13 +131,12 @@ def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> Data
         return parse_event(last, payload, columns)
     read = parse_value(last, payload, columns).withColumn(DELETES, F.col("value").isNull())
     is_bad = F.col("value").isNotNull() & F.col(PARSED).isNull()
-    name = "json" if payload.value_format is PayloadFormat.JSON_SCHEMA else payload.value_format
-    says = F.lit(f"the value is not {name} of this schema")
-    return read.withColumn(WHY, F.when(is_bad, F.coalesce(F.col(NO_SCHEMA), says)))
+    why = F.coalesce(F.col(NO_SCHEMA), F.lit(payload.value.misfit))
+    return read.withColumn(WHY, F.when(is_bad, why))
 
 
 def parse_value(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
-    bare = last.withColumn(NO_SCHEMA, F.lit(None).cast("string"))
+    bare = last.withColumn(NO_SCHEMA, why_no_schema("value", None))
     match payload.value_format:
         case PayloadFormat.BYTES:
             return bare.withColumn(PARSED, F.struct("value"))

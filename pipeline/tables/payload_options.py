@@ -95,6 +95,12 @@ class Encoding:
         return bool(self.schema_ids) or (self.registry is not None and self.format in REGISTERED)
 
     @property
+    def misfit(self) -> str:
+        """Says that one does not fit the schema, as a clause."""
+        language = PayloadFormat.JSON if self.format is PayloadFormat.JSON_SCHEMA else self.format
+        return f"the {self.part} is not {language} of this schema"
+
+    @property
     def schema_ids_option(self) -> str:
         return "--schema-id" if self.part == "value" else "--key-schema-id"
 

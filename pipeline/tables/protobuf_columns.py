@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -14,6 +16,12 @@ from pyspark.sql import functions as F
 
 from pipeline.tables.wire_columns import schema_id
 from schemas.outcomes import BadValue
+
+if TYPE_CHECKING:
+    from schemas.protobuf_values import Messages
+
+SCHEMAS_MAX = 64
+"""So many are kept ready to read with."""
 
 
 def json_of(column: str, writers: Mapping[int, str], expected: str | None) -> Column:
@@ -35,9 +43,8 @@ def reader(
     def read(values: pa.Array, ids: pa.Array) -> pa.Array:
         # Executors import this, and the driver of a job without Protobuf does not have it.
         from schemas.protobuf_rows import row_json
-        from schemas.protobuf_values import Messages
 
-        known = {number: Messages(b64decode(text)) for number, text in writers.items()}
+        known = {number: messages_of(text) for number, text in writers.items()}
 
         def one(value: bytes | None, number: int | None) -> bytes | None:
             messages = None if number is None else known.get(number)
@@ -52,3 +59,11 @@ def reader(
         return pa.array([one(*each) for each in pairs], pa.binary()).cast(pa.string())
 
     return read
+
+
+@lru_cache(SCHEMAS_MAX)
+def messages_of(text: str) -> Messages:
+    """Returns the messages of a compiled schema in base64; the same for all batches of an executor."""
+    from schemas.protobuf_values import Messages
+
+    return Messages(b64decode(text))

@@ -49,8 +49,14 @@ def refuse_wider_keys(seen: Sequence[SeenId], writers: Writers, reader: str) -> 
             )
 
 
-def why_no_schema(column: str, writers: Writers) -> Column:
-    """Returns why a value's schema is not known, as a clause; null if it is known."""
+def why_no_schema(column: str, writers: Writers | None) -> Column:
+    """Returns why a value's schema is not known, as a clause; null if it is known.
+
+    Args:
+        writers: None if values name no schema.
+    """
+    if writers is None:
+        return F.lit(None).cast("string")
     found = F.when(~has_header(column), f"the {column} does not name a schema")
     for number, reason in writers.refusals.items():
         says = f"the {column} has the schema with id {number}: {reason}"
