@@ -8,10 +8,9 @@ http://HOST:PORT/TOPIC      a broker's digest of its own log (`POST .../digest`)
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -21,14 +20,11 @@ from cli.compact.client import CompactionClient, Json, connected
 from pipeline.audit.span import Span
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
-from storage.files.errors import DamagedSidecar, MissingFile, StorageError
-from storage.files.files import FileSystem
+from pipeline.source.topic_strategy import strategies_in
+from storage.files.errors import StorageError
 from storage.files.local_files import ReadOnlyFileSystem
-from storage.files.paths import KEYS
 from storage.formats.compaction_strategy import CompactionStrategy
-from storage.formats.key_sidecar import KeySidecar
 from storage.log.on_disk import LogOnDisk, look_at_log
-from storage.segment.listed_file import listed_file
 from storage.verify.verify import find_logs
 
 if TYPE_CHECKING:
@@ -154,10 +150,9 @@ class FolderSide:
 
     def strategy(self, session: SparkSession) -> CompactionStrategy | None:
         """Returns the one that its key sidecars have; a topic's settings are not in its folder."""
-        fs = ReadOnlyFileSystem()
-        found = {each for log in self._logs() for each in sidecar_strategies(fs, log)}
+        found = strategies_in(ReadOnlyFileSystem(), self._logs())
         if len(found) > 1:
-            names = " and ".join(sorted(map(str, found)))
+            names = " and ".join(map(str, found))
             raise CommandFailed(
                 EXIT_FAILED, f"{self.path} has key sidecars by {names}: give its --strategy"
             )
@@ -178,15 +173,6 @@ class FolderSide:
                 EXIT_FAILED, f"{self.path} {held}: name the folder of one topic or partition"
             )
         return logs
-
-
-def sidecar_strategies(fs: FileSystem, log: LogOnDisk) -> Iterator[CompactionStrategy]:
-    """Yields the strategies of a log's sound key sidecars; a live broker may remove one meanwhile."""
-    for segment in log.segments:
-        path = listed_file(fs, log.identity.directory, segment, KEYS)
-        with contextlib.suppress(MissingFile, DamagedSidecar):
-            sidecar = KeySidecar.open_any(fs, path)
-            yield sidecar.header.strategy.by_rank()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

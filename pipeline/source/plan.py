@@ -6,18 +6,18 @@ transactions in it were aborted. Tasks only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
+from pipeline.source.cuts import cuts
 from pipeline.source.filters import Range, RowFilter
 from pipeline.source.options import EARLIEST, LATEST, BadOption, Bound, SegmentOptions
-from pipeline.source.read import OffsetsGone, RangeOfLog, index_entry, record_batches
-from protocol.wire.numbers import Offset
+from pipeline.source.read import OffsetsGone, RangeOfLog, record_batches
 from storage.files.files import FileSystem
 from storage.formats.log_identity import LogIdentity
-from storage.log.on_disk import LogOnDisk, SegmentOnDisk, look_at_log
+from storage.log.on_disk import LogOnDisk, look_at_log
 from storage.verify.verify import find_logs
 
 OFFSET_ONLY = pa.schema([pa.field("offset", pa.int64())])
@@ -79,7 +79,7 @@ def _ranges_of(
         and each.end_offset > bounds.first
         and not 0 <= each.max_timestamp < milliseconds.first
     ]
-    for first, end, covering in _cuts(fs, log, segments, options.partition_bytes_max):
+    for first, end, covering in cuts(fs, log, segments, options.partition_bytes_max):
         first, end = max(first, bounds.first), min(end, bounds.end)
         if first < end:
             yield replace(
@@ -96,7 +96,6 @@ def _ranges_of(
 def _whole(log: LogOnDisk, options: SegmentOptions) -> RangeOfLog:
     """Returns the whole readable range of a log."""
     topic_partition, is_committed = log.identity.topic_partition, options.read_committed
-    everything = Range()
     return RangeOfLog(
         topic=topic_partition.topic,
         partition=topic_partition.partition,
@@ -104,8 +103,6 @@ def _whole(log: LogOnDisk, options: SegmentOptions) -> RangeOfLog:
         first_offset=log.log_start_offset,
         end_offset=log.last_stable_offset if is_committed else log.end_offset,
         segments=log.segments,
-        first_timestamp=everything.first,
-        end_timestamp=everything.end,
         aborted=log.aborted if is_committed else (),
         fail_on_data_loss=options.fail_on_data_loss,
     )
@@ -169,44 +166,3 @@ def _first_at_or_after(fs: FileSystem, whole: RangeOfLog, milliseconds: int) -> 
     batches = record_batches(fs, look, OFFSET_ONLY, rows_target=1, with_markers=True)
     first = next(batches, None)
     return None if first is None else int(first.column(0)[0].as_py())
-
-
-# ---------------------------------------------------------------- how it is split
-
-
-def _cuts(
-    fs: FileSystem, log: LogOnDisk, segments: Sequence[SegmentOnDisk], bytes_max: int
-) -> Iterator[tuple[int, int, tuple[SegmentOnDisk, ...]]]:
-    """Yields start and end offsets with their segments: neighbours together up to `bytes_max` bytes."""
-    together: list[SegmentOnDisk] = []
-    for segment in segments:
-        is_next = not together or together[-1].end_offset <= segment.base_offset
-        assert is_next, "segments overlap"
-        if together and sum(each.size for each in together) + segment.size > bytes_max:
-            yield together[0].base_offset, together[-1].end_offset, tuple(together)
-            together = []
-        if segment.size > bytes_max:
-            yield from _pieces(fs, log, segment, bytes_max)
-        else:
-            together.append(segment)
-    if together:
-        yield together[0].base_offset, together[-1].end_offset, tuple(together)
-
-
-def _pieces(
-    fs: FileSystem, log: LogOnDisk, segment: SegmentOnDisk, bytes_max: int
-) -> Iterator[tuple[int, int, tuple[SegmentOnDisk, ...]]]:
-    """Cut one large segment after batches that its index names; without an index it stays whole.
-
-    A wrong index only cuts at other places, and no record is lost: a cut is an offset.
-    """
-    count = -(-segment.size // bytes_max)
-    first = segment.base_offset
-    for number in range(1, count):
-        position = segment.size * number // count
-        entry = index_entry(fs, log.identity.directory, segment, position=position)
-        cut = first if entry is None else Offset(segment.base_offset + entry[0] + 1)
-        if first < cut < segment.end_offset:
-            yield first, cut, (segment,)
-            first = cut
-    yield first, segment.end_offset, (segment,)

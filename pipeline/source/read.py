@@ -50,8 +50,8 @@ class RangeOfLog:
     end_offset: int
     segments: tuple[SegmentOnDisk, ...]
     """The segments that covered it at the time of the plan."""
-    first_timestamp: int
-    end_timestamp: int
+    first_timestamp: int = -(1 << 63)
+    end_timestamp: int = (1 << 63) - 1
     """Milliseconds; records outside [first, end) are left out."""
     aborted: tuple[tuple[int, int, int], ...] = ()
     """Producer id, first offset, marker's offset of transactions whose records are left out."""
@@ -162,7 +162,10 @@ class _RangeReader:
     def _check_is_end(self, file: File, segment: SegmentOnDisk, position: int) -> None:
         """Check that a file ends where it must: everything that was in the log at the plan is there."""
         columns = self._columns
-        if columns.is_done or columns.next_offset >= self._wanted.end_offset:
+        if columns.is_done:
+            self._check_is_beyond(file, segment, position)
+            return
+        if columns.next_offset >= self._wanted.end_offset:
             return
         if segment.size == UNKNOWN or position < segment.size:
             raise CorruptLog(
@@ -170,6 +173,16 @@ class _RangeReader:
                 position,
                 f"no whole batch is left, but the log went up to offset {self._wanted.end_offset}"
                 " when this was planned",
+            )
+
+    def _check_is_beyond(self, file: File, segment: SegmentOnDisk, position: int) -> None:
+        """Check that the batch that ended the range may be of its segment: no checksum has its offset."""
+        found = int.from_bytes(file.read_at(position, 8))
+        if position < segment.size and found >= segment.end_offset:
+            raise CorruptLog(
+                file.path,
+                position,
+                f"a batch begins with offset {found}, and the segment ends at {segment.end_offset}",
             )
 
     def _start_position(self, file: File, segment: SegmentOnDisk) -> int:

@@ -138,6 +138,23 @@ def test_a_batch_that_claims_more_than_its_file_has_costs_no_memory() -> None:
         offsets_of(log.fs, [everything])
 
 
+@pytest.mark.parametrize("bit", range(64))
+def test_a_batch_whose_offset_is_damaged_is_not_taken_for_the_end(bit: int) -> None:
+    """No checksum has a batch's base offset. One that becomes another offset of its segment is read as
+    that, as everywhere; with any other the read ends with an error."""
+    log = CompactedLog()
+    for number in range(3):
+        log.append((b"%d" % number, b"v"))
+    log.roll()
+    log.append((b"last", b"v"))
+    (everything,) = planned(log, is_committed=False, bytes_max=1 << 20)
+    size = log.headers()[0].size_bytes
+    log.fs.overwrite(f"{DIRECTORY}/{0:020}.v1.log", size, (1 ^ 1 << bit).to_bytes(8))
+
+    with pytest.raises(CorruptLog, match=f"(byte|position) ({size}|{2 * size}): "):
+        offsets_of(log.fs, [everything])
+
+
 def test_a_batch_larger_than_a_chunk_is_read() -> None:
     log = CompactedLog(replace(CONFIG, max_message_bytes=1 << 28))
     log.append((b"small", b"value"))
