@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cleaner.kernel.kernel import KeyIndexer, OffsetMap, mark_keys
-from cleaner.pacing.meter import PassMeter
-from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.meter import unpaced_meter
 from cleaner.pacing.settings import CHUNK_BYTES_MIN
-from cleaner.pacing.throttle import Throttle
 from cleaner.passes.dirty_section import DirtySection
 from cleaner.passes.index import indexed_blocks
 from cleaner.passes.key_parts import KeyParts
@@ -80,7 +78,8 @@ class ScannedKeys:
             decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
         )
         position = first_entry = 0
-        for data in indexed_blocks(self.segment, indexer, chunk_bytes=CHUNK_BYTES, meter=_meter()):
+        meter = unpaced_meter()
+        for data in indexed_blocks(self.segment, indexer, chunk_bytes=CHUNK_BYTES, meter=meter):
             block = key_block(data, position=position, first_entry=first_entry)
             position += block.data_bytes
             first_entry += block.entry_count
@@ -175,12 +174,3 @@ def _superseded_in(
         start_offset=section.start_offset,
         end_offset=section.end_offset,
     ).superseded
-
-
-def _meter() -> PassMeter:
-    return PassMeter(
-        throttle=Throttle(clock=lambda: 0.0),
-        probe=SilentProbe(),
-        sleep=lambda seconds: False,
-        is_stale=lambda: False,
-    )

@@ -158,6 +158,10 @@ class OffsetMap:
     def rank(self, key: Buffer) -> Rank | None:
         """Returns that record's rank; its version is 0 where records have none."""
 
+    def offsets(self) -> bytearray:
+        """Returns the offsets of all keys as int64 in native order, in no order of offsets. The caller
+        owns them."""
+
     def put(self, key: Buffer, offset: int, version: int = 0) -> None:
         """Put a record of `key` unless the map has one that outranks it.
 

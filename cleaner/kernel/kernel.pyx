@@ -12,6 +12,7 @@ move only by what it has read.
 
 from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport final
 from libc.stdint cimport (
@@ -61,6 +62,7 @@ from cleaner.kernel.offset_slots cimport (
     kp_slots_holds,
     kp_slots_map,
     kp_slots_offset,
+    kp_slots_offsets,
     kp_slots_prefetch,
     kp_slots_put,
     kp_slots_spill,

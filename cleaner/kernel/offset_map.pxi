@@ -159,6 +159,13 @@ cdef class OffsetMap:
             free(tallies)
             free(at)
 
+    def offsets(self):
+        cdef bytearray found = bytearray(self.slots.size * sizeof(int64_t))
+        cdef int64_t *at = <int64_t *>PyByteArray_AsString(found)
+        with nogil:
+            kp_slots_offsets(&self.slots, at)
+        return found
+
     def put(self, const unsigned char[::1] key not None, int64_t offset, int64_t version=0):
         cdef kp_sip_hash hashed = kp_sip128(&self.key, bytes_of(key), key.shape[0])
         if offset < 0:

@@ -341,4 +341,13 @@ static inline void kp_slots_tally(
     }
 }
 
+/* Copy the offsets of all keys, in the order of the slots. `offsets` has room for `size` of them. */
+static inline void kp_slots_offsets(const kp_offset_slots *map, int64_t *offsets) {
+    for (size_t at = 0; at < map->home_count ||
+                        (at < map->slot_count && map->slots[at].next_offset != 0); at++) {
+        if (map->slots[at].next_offset != 0)
+            *offsets++ = (int64_t)map->slots[at].next_offset - 1;
+    }
+}
+
 #endif

@@ -68,6 +68,7 @@ cdef extern from "offset_slots.h" nogil:
     uint32_t kp_counted_take(
         kp_offset_slots *slots, size_t at, int is_tombstone, uint32_t *later_tombstones
     )
+    void kp_slots_offsets(const kp_offset_slots *slots, int64_t *offsets)
     void kp_slots_tally(
         const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
     )

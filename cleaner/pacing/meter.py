@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cleaner.pacing.budget import Budget
-from cleaner.pacing.probe import CleanerProbe
+from cleaner.pacing.probe import CleanerProbe, SilentProbe
 from cleaner.pacing.progress import PassProgress
 from cleaner.pacing.throttle import Throttle
 
@@ -100,3 +100,13 @@ class PassMeter:
             self.progress.throttled_seconds = self.throttled_seconds
             self._probe.throttled(seconds)
         self.check()
+
+
+def unpaced_meter(probe: CleanerProbe | None = None) -> PassMeter:
+    """Returns a meter that neither waits nor stops, for commands that read files themselves."""
+    return PassMeter(
+        throttle=Throttle(clock=lambda: 0.0),
+        probe=probe or SilentProbe(),
+        sleep=lambda seconds: False,
+        is_stale=lambda: False,
+    )
