@@ -48,10 +48,8 @@ from pipeline.tables.options import (
     Values,
     ValueSchema,
     WriteOptions,
-    schema_text,
 )
 from pipeline.tables.payload_options import (
-    REGISTERED,
     UNAVAILABLE,
     Envelope,
     OnMissingKey,
@@ -59,7 +57,7 @@ from pipeline.tables.payload_options import (
     Payload,
     PayloadFormat,
 )
-from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
+from pipeline.tables.typed_payload import payload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,38 +230,6 @@ class Order:
         if self.dead_letters is None:
             return None
         return DeadLetters(session, self.dead_letters, beside=self.path)
-
-
-def payload_of(said: Mapping[str, Any]) -> Payload:
-    """Returns the options for keys and values. Asks the registry for subjects. Raises TableRefused."""
-    registry = registry_access(said["schema_registry"], said["schema_registry_config"])
-
-    def schema_of(part: str) -> ReaderSchema:
-        text = schema_text(said[f"{part}_schema"])
-        schema_type = REGISTERED.get(said[f"{part}_format"])
-        return reader_schema(f"--{part}-schema", text, schema_type, registry)
-
-    key, value = schema_of("key"), schema_of("value")
-    names = (
-        "value_format",
-        "envelope",
-        "unavailable",
-        "on_unparsable",
-        "confluent_header",
-        "key_format",
-        "key_column",
-        "on_missing_key",
-    )
-    return Payload(
-        schema_ids=tuple(said["schema_id"] or ()),
-        key_schema_ids=tuple(said["key_schema_id"] or ()),
-        registry=registry,
-        key_schema=key.text,
-        key_message=key.message,
-        value_schema=value.text,
-        value_message=value.message,
-        **{name: said[name] for name in names},
-    )
 
 
 def dead_letters_path(on_unparsable: OnUnparsable, path: str | None) -> str | None:

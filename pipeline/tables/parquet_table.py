@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.column_names import TOMBSTONE
 from pipeline.tables.evolution import Evolution
-from pipeline.tables.payload import TOMBSTONE
 from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, columns_to_add
 from pipeline.tables.versioned_folder import VersionedFolder
 

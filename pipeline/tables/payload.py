@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import type_of, with_avro
+from pipeline.tables.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
 from pipeline.tables.debezium import (
     EVENT,
     deletes,
@@ -32,10 +32,6 @@ from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, Pay
 from pipeline.tables.row_refusal import only_if
 from pipeline.tables.wire_columns import NO_SCHEMA, why_no_schema
 
-ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
-TOMBSTONE = "_tombstone"
-"""The column that is true in a row that deletes its key; such a row never gets into a table."""
-UNPARSED = "_unparsed"
 PARSED = "_parsed"
 DELETES = "_deletes"
 WHY = "_why"
@@ -107,17 +103,6 @@ def value_columns(parsed: DataFrame) -> list[str]:
 
 def kept(payload: Payload) -> list[str]:
     return [UNPARSED] if payload.on_unparsable is OnUnparsable.KEEP else []
-
-
-def refuse_equal_names(names: list[str]) -> None:
-    """Raise TableRefused if two names are equal to Spark, which ignores case."""
-    lower = [name.lower() for name in names]
-    twice = sorted({name for name in names if lower.count(name.lower()) > 1})
-    if twice:
-        raise TableRefused(
-            f"two columns would be named {twice[0]}: rename a field of the value, "
-            "or the key with --key-column"
-        )
 
 
 def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:

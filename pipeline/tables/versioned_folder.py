@@ -50,21 +50,28 @@ class VersionedFolder:
 
     def publish(self, write: Callable[[Path], None], label: str) -> Path:
         """Let `write` fill the folder of the next version, then make it the current one."""
-        number = max(self._numbers(), default=0) + 1
-        version = self.path / f"v{number:08d}"
+        version = self.next_version()
         write(version)
-        (version / LABEL).write_text(label)
-        sync_tree(version)
-        self._switch_to(version)
-        self._remove_all_but_newest()
+        self.switch_to(version, label)
         return version
 
-    def _switch_to(self, version: Path) -> None:
+    def next_version(self) -> Path:
+        """Returns the folder of the next version, which does not exist yet."""
+        return self.path / f"v{max(self._numbers(), default=0) + 1:08d}"
+
+    def switch_to(self, version: Path, label: str) -> None:
+        """Make a version with all its files the current one."""
+        (version / LABEL).write_text(label)
+        sync_tree(version)
+        self._link(version)
+        self._remove_all_but_newest()
+
+    def _link(self, version: Path) -> None:
         link = self.path / ".current.next"
         link.unlink(missing_ok=True)
         link.symlink_to(version.name)
         link.replace(self.current)
-        sync_folder(self.path)
+        sync_file(self.path)
 
     def _remove_all_but_newest(self) -> None:
         for number in sorted(self._numbers())[:-VERSIONS_KEPT]:
@@ -80,11 +87,12 @@ def sync_tree(folder: Path) -> None:
         if path.is_dir():
             sync_tree(path)
         else:
-            sync_folder(path)
-    sync_folder(folder)
+            sync_file(path)
+    sync_file(folder)
 
 
-def sync_folder(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Sync a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

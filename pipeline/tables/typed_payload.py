@@ -1,0 +1,42 @@
+"""The options for keys and values, from what a user has typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.tables.options import schema_text
+from pipeline.tables.payload_options import REGISTERED, Payload
+from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
+
+
+def payload_of(said: Mapping[str, Any]) -> Payload:
+    """Returns the options for keys and values. Asks the registry for subjects. Raises TableRefused."""
+    registry = registry_access(said["schema_registry"], said["schema_registry_config"])
+
+    def schema_of(part: str) -> ReaderSchema:
+        text = schema_text(said[f"{part}_schema"])
+        schema_type = REGISTERED.get(said[f"{part}_format"])
+        return reader_schema(f"--{part}-schema", text, schema_type, registry)
+
+    key, value = schema_of("key"), schema_of("value")
+    names = (
+        "value_format",
+        "envelope",
+        "unavailable",
+        "on_unparsable",
+        "confluent_header",
+        "key_format",
+        "key_column",
+        "on_missing_key",
+    )
+    return Payload(
+        schema_ids=tuple(said["schema_id"] or ()),
+        key_schema_ids=tuple(said["key_schema_id"] or ()),
+        registry=registry,
+        key_schema=key.text,
+        key_message=key.message,
+        value_schema=value.text,
+        value_message=value.message,
+        **{name: said[name] for name in names},
+    )
