@@ -80,6 +80,12 @@ def _table_value_figures(pairs: int) -> list[Figure]:
     return table_value_figures(pairs)
 
 
+def _export_figures(pairs: int) -> list[Figure]:
+    from bench.pipeline.exports import export_figures
+
+    return export_figures(pairs)
+
+
 def _segment_source_figures(pairs: int) -> list[Figure]:
     from bench.pipeline.segment_source import segment_source_figures
 
@@ -136,6 +142,7 @@ GROUPS: dict[str, Group] = {
     "replog_snapshotters": snapshotter_figures,
     "segment_source": _segment_source_figures,
     "table_values": _table_value_figures,
+    "export": _export_figures,
     "distributed": _distributed_figures,
 }
 QUICK_GROUPS: dict[str, Group] = GROUPS | {

@@ -51,8 +51,9 @@ app.add_typer(standby_command.app)
 app.add_typer(backup_commands.app)
 app.add_typer(snapshot_commands.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The
-# module of its commands does not import Spark.
+# modules of its commands import neither Spark nor Arrow.
 app.add_typer(importlib.import_module("pipeline.cli").app)
+app.command(name="export")(importlib.import_module("pipeline.export.command").export)
 app.command(name="doctor")(doctor_command.doctor)
 app.command(name="produce")(produce_command.produce)
 app.command(name="consume")(consume_command.consume)

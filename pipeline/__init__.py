@@ -1,1 +1,1 @@
-"""PySpark jobs over compacted topics."""
+"""Tables and audits of compacted topics: jobs on Spark, and exports without it."""

@@ -9,6 +9,7 @@ A last record may be a tombstone, and it may be gone: a broker may drop an old t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from storage.formats.compaction_strategy import CompactionStrategy
 from storage.formats.key_sidecar import KeyBlock, KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
+from storage.log.directory_start import HASH_KEY_BYTES
 from storage.log.on_disk import LogOnDisk
 from storage.segment.listed_file import open_listed
 from storage.verify.segment import DECOMPRESSED_BYTES_MAX
@@ -67,7 +69,7 @@ class _StoredKeys:
 class LogKeys:
     """The keys of a log. Use it in a `with` statement, which deletes its temporary files."""
 
-    __slots__ = ("_closing", "_log", "_strategy", "sources")
+    __slots__ = ("_closing", "_hash_key", "_log", "_strategy", "sources")
 
     def __init__(
         self, fs: FileSystem, log: LogOnDisk, strategy: CompactionStrategy, meter: PassMeter
@@ -84,6 +86,8 @@ class LogKeys:
         """
         self._log = log
         self._strategy = strategy
+        # A copy of one topic lacks the key of its directory: no sidecar fits then.
+        self._hash_key = log.identity.hash_key or os.urandom(HASH_KEY_BYTES)
         self._closing = ExitStack()
         with ExitStack() as on_error:
             on_error.push(self._closing)
@@ -112,7 +116,7 @@ class LogKeys:
         section = self._section()
         offset_map = OffsetMap(
             memory_bytes,
-            self._log.identity.hash_key,
+            self._hash_key,
             LOAD_FACTOR,
             has_versions=self._strategy.has_versions,
         )
@@ -133,7 +137,7 @@ class LogKeys:
         log = self._log
         path = join(log.identity.directory, segment_file(row.base_offset, row.file_version, KEYS))
         with suppress(MissingFile, DamagedSidecar):
-            sidecar = KeySidecar.open(fs, path, row, log.identity.hash_key, self._strategy)
+            sidecar = KeySidecar.open(fs, path, row, self._hash_key, self._strategy)
             for _ in sidecar.blocks():
                 """Damage shows before anything depends on it."""
             return _StoredKeys(row, sidecar, meter)
@@ -143,7 +147,7 @@ class LogKeys:
         with closing(open_listed(fs, self._log.identity.directory, row, LOG)) as file:
             keys = TemporaryKeys(
                 _ReadSegment(row, file),
-                self._log.identity.hash_key,
+                self._hash_key,
                 self._strategy,
                 meter,
                 chunk_bytes=CHUNK_BYTES,

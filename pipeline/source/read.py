@@ -176,7 +176,7 @@ class _RangeReader:
             )
 
     def _check_is_beyond(self, file: File, segment: SegmentOnDisk, position: int) -> None:
-        """Check that the batch that ended the range may be of its segment: no checksum has its offset."""
+        """Check that the batch that ended the range fits its segment: no checksum covers its offset."""
         found = int.from_bytes(file.read_at(position, 8))
         if position < segment.size and found >= segment.end_offset:
             raise CorruptLog(

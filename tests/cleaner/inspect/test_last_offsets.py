@@ -120,6 +120,17 @@ def test_a_sidecar_that_is_damaged_is_not_used(memory_bytes: int) -> None:
     assert found(log, memory_bytes=memory_bytes) == expected
 
 
+def test_without_the_key_of_its_directory_a_copy_is_read_completely() -> None:
+    log = many_keys(50)
+    log.roll()
+    log.clean()
+    looked_at = look_at_log(log.fs, replace(identity(), hash_key=b""))
+    assert looked_at is not None
+    with LogKeys(log.fs, looked_at, BY_OFFSET, unpaced_meter()) as keys:
+        (part,) = keys.last_offsets(LARGE_MAP)
+    assert sorted(array("q", bytes(part))) == list(range(50))
+
+
 def test_a_damaged_segment_without_a_sidecar_is_an_error() -> None:
     log = many_keys(50)
     log.roll()

@@ -1,0 +1,1 @@
+"""Tables of compacted topics, written without Spark."""

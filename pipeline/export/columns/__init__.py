@@ -1,0 +1,1 @@
+"""What keys and values say, as columns of a table."""

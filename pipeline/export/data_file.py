@@ -1,0 +1,229 @@
+"""One Parquet file of a table: the rows of a part of a log.
+
+    the key and the columns of the value | _unparsed, if asked for | _topic _partition _offset _timestamp
+
+These are the columns that the jobs on Spark write (`pipeline/tables/payload.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from pipeline.export.columns.reader import Refused, RowReader, RowsRead
+from pipeline.export.equal_keys import KeyPlaces
+from pipeline.export.last_records import LogPart, last_records
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.column_names import ORIGIN, UNPARSED, refuse_equal_names
+from pipeline.tables.payload_options import (
+    HAS_NO_FIELDS,
+    Encoding,
+    OnUnparsable,
+    Payload,
+    PayloadFormat,
+)
+from pipeline.tables.versioned_folder import sync_file
+from storage.files.files import FileSystem
+from storage.formats.log_identity import LogIdentity
+
+FORMAT = 1
+"""Changes when the same records give other rows."""
+ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 64 << 20
+"""A row group ends when it has so many rows or bytes, before compression. It is held in memory."""
+COMPRESSION = "zstd"
+ORIGIN_TYPES = (pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"))
+UNFINISHED = ".unfinished"
+"""The end of a file's name while it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A complete data file."""
+
+    path: Path
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPart:
+    """What came of a part."""
+
+    file: DataFile | None
+    """None if no row is left of it."""
+    keys: KeyPlaces | None
+    """Where its keys are, if keys with other bytes may be equal to them."""
+
+
+class PartWriter:
+    """Writes parts as data files. Several threads may share it."""
+
+    def __init__(self, reader: RowReader, payload: Payload) -> None:
+        """Raises TableRefused: see `table_schema`."""
+        self._reader = reader
+        self._keeps = payload.on_unparsable is OnUnparsable.KEEP
+        self.schema = table_schema(reader.schema, keeps_unparsed=self._keeps)
+        self.keys_are_bytes = payload.key_format in HAS_NO_FIELDS
+        """Whether two keys are equal exactly if their bytes are."""
+        self._payload = payload
+        self.write_as(self.schema)
+
+    def write_as(self, schema: pa.Schema) -> None:
+        """Give the columns in files the types and metadata of `schema`, before anything is written."""
+        self._in_files = schema
+        self._meaning = meaning_of(self._payload, schema)
+
+    def name(self, part: LogPart, identity: LogIdentity) -> str:
+        """Returns the name of a part's file. Two files of one name have the same rows."""
+        digest = xxhash.xxh3_128()
+        digest.update(self._meaning)
+        digest.update(identity.topic_id.bytes)
+        digest.update(part.last.tobytes())
+        where = f"{part.range.partition:05d}-{part.range.first_offset:020d}"
+        return f"part-{where}-{digest.hexdigest()}.parquet"
+
+    def write(
+        self, fs: FileSystem, part: LogPart, path: Path, progress: Callable[[int], None]
+    ) -> WrittenPart:
+        """Write a part's rows to a new file, synced. Without any row there is no file.
+
+        Args:
+            progress: gets the bytes of segments that are done.
+
+        Raises:
+            TableRefused: a key or a value cannot be read; the message has the offset.
+            CorruptLog, DiskError: see `last_records`.
+            OSError: the file cannot be written.
+        """
+        keys = KeyPlaces()
+        unfinished = path.with_name(path.name + UNFINISHED)
+        try:
+            rows = self._write(self._tables(fs, part, keys, progress), unfinished)
+            if rows:
+                sync_file(unfinished)
+                unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        file = DataFile(path=path, rows=rows, size=path.stat().st_size) if rows else None
+        return WrittenPart(file=file, keys=keys if keys.count else None)
+
+    def _write(self, tables: Iterator[pa.Table], path: Path) -> int:
+        """Returns the number of rows."""
+        rows = 0
+        with pq.ParquetWriter(path, self._in_files, compression=COMPRESSION) as writer:
+            for group in row_groups(tables):
+                writer.write_table(group.cast(self._in_files), row_group_size=ROW_GROUP_ROWS)
+                rows += group.num_rows
+        return rows
+
+    def _tables(
+        self, fs: FileSystem, part: LogPart, keys: KeyPlaces, progress: Callable[[int], None]
+    ) -> Iterator[pa.Table]:
+        done, size = 0, part.size
+        span = part.range.end_offset - part.range.first_offset
+        for records in last_records(fs, part):
+            yield self._table(part, records, keys)
+            reached = records.column("offset")[-1].as_py() + 1 - part.range.first_offset
+            progress(size * reached // span - done)
+            done = size * reached // span
+        progress(size - done)
+
+    def _table(self, part: LogPart, records: pa.RecordBatch, keys: KeyPlaces) -> pa.Table:
+        try:
+            read = self._reader.read(records.column("key"), records.column("value"))
+        except TableRefused as error:
+            raise TableRefused(f"{_place(part, records, 0)} or later: {error}") from error
+        refuse(part, records, read, keeps=self._keeps)
+        if read.key_identity is not None:
+            keys.add(read.key_identity, records.column("offset"))
+        columns = list(read.columns.columns)
+        if self._keeps:
+            columns.append(unparsed(records.column("value"), read.refused))
+        columns += origin(part, records)
+        table = pa.Table.from_arrays(columns, schema=self.schema)
+        return table if not read.deletes.any() else table.filter(pa.array(~read.deletes))
+
+
+def table_schema(columns: pa.Schema, *, keeps_unparsed: bool) -> pa.Schema:
+    """Returns the columns of a table, given those of its keys and values.
+
+    Raises:
+        TableRefused: two columns would have the same name.
+    """
+    kept = [pa.field(UNPARSED, pa.binary())] if keeps_unparsed else []
+    schema = pa.schema([*columns, *kept, *map(pa.field, ORIGIN, ORIGIN_TYPES)])
+    refuse_equal_names(schema.names)
+    return schema
+
+
+def meaning_of(payload: Payload, schema: pa.Schema) -> bytes:
+    """Returns bytes that differ if the same records may give other rows."""
+    said = (
+        FORMAT,
+        *(meaning_of_part(each) for each in (payload.value, payload.key)),
+        *(payload.envelope, payload.unavailable, payload.confluent_header),
+        payload.registry is not None,
+        payload.on_unparsable,
+    )
+    return repr(said).encode() + bytes(schema.serialize())
+
+
+def meaning_of_part(encoding: Encoding) -> tuple[object, ...]:
+    """Returns how keys or values are read, beside the columns that they become.
+
+    The schema of JSON says nothing else. That of Avro has defaults, too.
+    """
+    schema = encoding.schema if encoding.format is PayloadFormat.AVRO else None
+    return encoding.format, schema, encoding.message, encoding.schema_ids
+
+
+def row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yields the tables joined to row groups."""
+    held: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        held.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_tables(held)
+
+
+def refuse(part: LogPart, records: pa.RecordBatch, read: RowsRead, *, keeps: bool) -> None:
+    """Raise TableRefused at the first record that cannot be read and may not be kept so."""
+    for each in read.refused:
+        if each.is_key or not keeps:
+            raise TableRefused(f"{_place(part, records, each.row)}: {each.reason}")
+
+
+def _place(part: LogPart, records: pa.RecordBatch, row: int) -> str:
+    offset = records.column("offset")[row]
+    return f"{part.range.topic}-{part.range.partition}, offset {offset}"
+
+
+def unparsed(values: pa.Array, refused: tuple[Refused, ...]) -> pa.Array:
+    """Returns the values that cannot be read, and nulls for all others."""
+    are_refused = np.zeros(len(values), bool)
+    are_refused[[each.row for each in refused]] = True
+    return pc.if_else(pa.array(are_refused), values, pa.scalar(None, pa.binary()))
+
+
+def origin(part: LogPart, records: pa.RecordBatch) -> list[pa.Array]:
+    """Returns the columns that say which record a row comes from."""
+    count = len(records)
+    return [
+        pa.repeat(pa.scalar(part.range.topic), count),
+        pa.repeat(pa.scalar(part.range.partition, pa.int32()), count),
+        records.column("offset"),
+        records.column("timestamp"),
+    ]

@@ -1,0 +1,205 @@
+"""The export of one partition: what its last records are, and the files that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cleaner.inspect.last_offsets import LogKeys
+from cleaner.pacing.meter import unpaced_meter
+from pipeline.export.data_file import DataFile, PartWriter, WrittenPart
+from pipeline.export.equal_keys import outranked
+from pipeline.export.last_records import PART_BYTES, LogPart, Offsets, first_unkeyed, parts_of
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.payload_options import OnMissingKey
+from storage.files.errors import MissingFile
+from storage.formats.compaction_strategy import CompactionStrategy
+from storage.formats.log_identity import LogIdentity
+from storage.log.on_disk import LogOnDisk, look_at_log
+from storage.segment.held_files import HeldFiles
+
+LOOKS_MAX = 16
+"""How often a log is looked at whose segments are replaced before they can be held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How logs are read."""
+
+    strategy: CompactionStrategy
+    on_missing_key: OnMissingKey
+    memory_bytes: int
+    """For the offset map of one partition."""
+    threads: int
+    part_bytes: int = PART_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportProgress:
+    """Gets what an export does, in bytes of segments. Called by several threads."""
+
+    expected: Callable[[int], None] = lambda count: None
+    """So many bytes more will be read."""
+    read: Callable[[int], None] = lambda count: None
+
+
+class LogExport:
+    """One partition, whose files are open until `close`."""
+
+    def __init__(
+        self,
+        files: HeldFiles,
+        log: LogOnDisk,
+        parts: Sequence[LogPart],
+        writer: PartWriter,
+        folder: Path,
+        known: Mapping[str, DataFile],
+        progress: ExportProgress,
+        closing: ExitStack,
+    ) -> None:
+        # Constant after construction.
+        self._files = files
+        self._log = log
+        self._parts = parts
+        self._writer = writer
+        self._folder = folder
+        self._known = known
+        self._progress = progress
+        self._closing = closing
+        # State.
+        self._written: list[Future[WrittenPart]] = []
+
+    @classmethod
+    def begin(
+        cls,
+        identity: LogIdentity,
+        reading: Reading,
+        writer: PartWriter,
+        folder: Path,
+        known: Mapping[str, DataFile],
+        progress: ExportProgress,
+    ) -> LogExport | None:
+        """Hold a log's files and find its last records. Returns None if the log was never finished.
+
+        Raises:
+            TableRefused: a record has no key.
+            CorruptBatch, StorageError: the log is damaged, or cannot be read.
+        """
+        with ExitStack() as closing:
+            held = held_log(identity, closing)
+            if held is None:
+                return None
+            files, log = held
+            parts = parts_of(
+                files, log, _last_offsets(files, log, reading), part_bytes=reading.part_bytes
+            )
+            return cls(files, log, tuple(parts), writer, folder, known, progress, closing.pop_all())
+
+    @property
+    def partition(self) -> int:
+        return self._log.identity.topic_partition.partition
+
+    @property
+    def end_offset(self) -> int:
+        """Records below it are in the files."""
+        return self._log.last_stable_offset
+
+    def submit(self, pool: Executor) -> None:
+        """Let a pool write the parts that the table does not have."""
+        missing = [each for each in self._parts if self._kept(each) is None]
+        self._progress.expected(sum(each.size for each in missing))
+        self._written = [pool.submit(self._write, each, self._progress.read) for each in missing]
+
+    def finish(self) -> list[DataFile]:
+        """Wait for the files. Returns them, with those that the table has already.
+
+        Raises:
+            As `PartWriter.write`.
+        """
+        kept = [file for each in self._parts if (file := self._kept(each)) is not None]
+        missing = [each for each in self._parts if self._kept(each) is None]
+        written = [each.result() for each in self._written]
+        losers = outranked(each.keys for each in written if each.keys is not None)
+        for number, part in enumerate(missing):
+            rest = part.without(losers)
+            if len(rest.last) < len(part.last):
+                self._remove(written[number].file)
+                written[number] = self._write(rest, lambda count: None)
+        return kept + [each.file for each in written if each.file is not None]
+
+    def discard(self) -> None:
+        """Remove the new files, when no more of them are being written."""
+        for each in self._written:
+            if each.done() and not each.cancelled() and each.exception() is None:
+                self._remove(each.result().file)
+
+    def close(self) -> None:
+        """Close the log's files."""
+        self._closing.close()
+
+    def _kept(self, part: LogPart) -> DataFile | None:
+        """Returns the file that the table has of a part. Equal keys are found only by reading them."""
+        if not self._writer.keys_are_bytes:
+            return None
+        return self._known.get(self._writer.name(part, self._log.identity))
+
+    def _remove(self, file: DataFile | None) -> None:
+        """Remove a file, unless the table has one of this name."""
+        if file is not None and file.path.name not in self._known:
+            file.path.unlink(missing_ok=True)
+
+    def _write(self, part: LogPart, progress: Callable[[int], None]) -> WrittenPart:
+        path = self._folder / self._writer.name(part, self._log.identity)
+        return self._writer.write(self._files, part, path, progress)
+
+
+def held_log(identity: LogIdentity, closing: ExitStack) -> tuple[HeldFiles, LogOnDisk] | None:
+    """Look at a log and hold its files, as they are at that moment.
+
+    Returns:
+        None if the log's creation was never finished.
+
+    Raises:
+        MissingFile: a listed segment is missing, or all looks came too late.
+        StorageError: see `look_at_log`.
+    """
+    for look in range(LOOKS_MAX):
+        with ExitStack() as opened:
+            files = opened.enter_context(HeldFiles())
+            log = look_at_log(files, identity)
+            if log is None:
+                return None
+            try:
+                files.hold(identity.directory, log.segments)
+            except MissingFile:
+                if look + 1 == LOOKS_MAX:
+                    raise
+                continue
+            closing.push(opened.pop_all())
+            return files, log
+    raise AssertionError("the last look returns or raises")
+
+
+def _last_offsets(files: HeldFiles, log: LogOnDisk, reading: Reading) -> Offsets:
+    """Returns the offsets of a log's last records, in order. Raises as `LogExport.begin`."""
+    with LogKeys(files, log, reading.strategy, unpaced_meter()) as keys:
+        if reading.on_missing_key is OnMissingKey.FAIL and keys.has_unkeyed:
+            _refuse_unkeyed(files, log)
+        parts = [np.frombuffer(part, np.int64) for part in keys.last_offsets(reading.memory_bytes)]
+    last = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+    return last[np.searchsorted(last, log.log_start_offset) :]
+
+
+def _refuse_unkeyed(files: HeldFiles, log: LogOnDisk) -> None:
+    offset = first_unkeyed(files, log)
+    if offset is not None:
+        where = log.identity.topic_partition
+        raise TableRefused(
+            f"{where.topic}-{where.partition}, offset {offset}: the record has no key;"
+            " --on-missing-key skip leaves such records out"
+        )
