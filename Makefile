@@ -147,7 +147,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	@touch $@
 
 # The additional packages of an extra.
-$(VENV)/.installed-pipeline: EXTRA := spark
+$(VENV)/.installed-pipeline: EXTRA := pipeline
 $(VENV)/.installed-demo: EXTRA := demo
 $(VENV)/.installed-dev: EXTRA := dev
 $(VENV)/.installed-dev $(VENV)/.installed-demo $(VENV)/.installed-pipeline: $(VENV)/.installed

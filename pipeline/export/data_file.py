@@ -21,7 +21,7 @@ from pipeline.export.columns.reader import Refused, RowReader, RowsRead
 from pipeline.export.equal_keys import KeyPlaces
 from pipeline.export.last_records import LogPart, last_records
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.column_names import ORIGIN, UNPARSED, refuse_equal_names
+from pipeline.tables.column_names import ORIGIN, UNPARSED
 from pipeline.tables.payload_options import (
     HAS_NO_FIELDS,
     Encoding,
@@ -67,7 +67,6 @@ class PartWriter:
     """Writes parts as data files. Several threads may share it."""
 
     def __init__(self, reader: RowReader, payload: Payload) -> None:
-        """Raises TableRefused: see `table_schema`."""
         self._reader = reader
         self._keeps = payload.on_unparsable is OnUnparsable.KEEP
         self.schema = table_schema(reader.schema, keeps_unparsed=self._keeps)
@@ -153,15 +152,9 @@ class PartWriter:
 
 
 def table_schema(columns: pa.Schema, *, keeps_unparsed: bool) -> pa.Schema:
-    """Returns the columns of a table, given those of its keys and values.
-
-    Raises:
-        TableRefused: two columns would have the same name.
-    """
+    """Returns the columns of a table, given those of its keys and values."""
     kept = [pa.field(UNPARSED, pa.binary())] if keeps_unparsed else []
-    schema = pa.schema([*columns, *kept, *map(pa.field, ORIGIN, ORIGIN_TYPES)])
-    refuse_equal_names(schema.names)
-    return schema
+    return pa.schema([*columns, *kept, *map(pa.field, ORIGIN, ORIGIN_TYPES)])
 
 
 def meaning_of(payload: Payload, schema: pa.Schema) -> bytes:

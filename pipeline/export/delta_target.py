@@ -26,7 +26,9 @@ from pipeline.export.data_file import DataFile
 from pipeline.export.target import Place
 from pipeline.offsets.cut import Cut, TableRefused
 
-READ_BY_ALL = frozenset({"appendOnly", "invariants"})
+KEPT_FEATURES = frozenset({"timestampNtz"})
+"""Features of a table, for its readers, with which its files still have exactly its rows."""
+COLUMN_MAPPING = "delta.columnMapping.mode"
 USER_METADATA = "userMetadata"
 
 
@@ -45,7 +47,7 @@ class DeltaTarget:
             if self._path.is_dir() and any(self._path.glob("[!.]*")) and not self._has_only_ours():
                 raise TableRefused(f"{self._path} holds other data than one of our tables")
             return None
-        self._refuse_unknown_features(self._table)
+        self._refuse_other_layouts(self._table)
         for commit in self._table.history():
             if commit.get("operation") == "RESTORE":
                 break
@@ -126,13 +128,18 @@ class DeltaTarget:
         """Whether an export was interrupted before the first commit."""
         return all(path.name.startswith("part-") for path in self._path.glob("[!.]*"))
 
-    def _refuse_unknown_features(self, table: DeltaTable) -> None:
-        """Raise TableRefused if a data file may not have the rows that it says."""
-        features = set(table.protocol().reader_features or ())
-        if features:
+    def _refuse_other_layouts(self, table: DeltaTable) -> None:
+        """Raise TableRefused if files with just our columns would not be this table's."""
+        layouts = sorted(set(table.protocol().reader_features or ()) - KEPT_FEATURES)
+        metadata = table.metadata()
+        if metadata.configuration.get(COLUMN_MAPPING, "none") != "none":
+            layouts.append("column mapping")
+        if metadata.partition_columns:
+            layouts.append(f"partitions by {', '.join(metadata.partition_columns)}")
+        if layouts:
             raise TableRefused(
-                f"{self._path} has {', '.join(sorted(features))}, which an export does not keep: write"
-                " to another path"
+                f"{self._path} has {' and '.join(layouts)}, which an export does not write: write to"
+                " another path"
             )
 
 

@@ -91,6 +91,11 @@ class IcebergTarget:
             columns = _plain(schema)
             transaction: Transaction = self._catalog.create_table_transaction(self._name, columns)
         else:
+            if not self._table.spec().is_unpartitioned():
+                raise TableRefused(
+                    f"{self._name} is partitioned, and an export does not write partitions: write to"
+                    " another table"
+                )
             transaction = self._table.transaction()
             _set_columns(transaction, _plain(schema))
         self._transaction = transaction

@@ -51,9 +51,13 @@ class ParquetTarget:
         }
 
     def begin(self, schema: pa.Schema) -> Place:
-        self._version = self._folder.next_version()
-        self._version.mkdir(parents=True)
-        return Place(self._version, schema)
+        version = self._folder.next_version()
+        try:
+            version.mkdir(parents=True)
+        except FileExistsError as error:
+            raise TableRefused(f"another program is writing {self._folder.path}") from error
+        self._version = version
+        return Place(version, schema)
 
     def commit(self, files: Sequence[DataFile], schema: pa.Schema, cut: Cut) -> None:
         version = self._version

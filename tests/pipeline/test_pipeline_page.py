@@ -26,6 +26,9 @@ SAID = {
     "start_session": "|carol|Lima",
     "table batch": "2 keys in tables/parquet\n",
     "table offsets": "accounts",
+    "export shop.orders": "1 key in tables/orders-files/current",
+    "export accounts --to tables/accounts-delta": "2 keys in ",
+    "export accounts --to bank.accounts": "2 keys in bank.accounts",
 }
 """What a command prints, among other things."""
 

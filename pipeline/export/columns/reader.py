@@ -16,12 +16,9 @@ import pyarrow as pa
 
 from pipeline.export.columns.events import event_values
 from pipeline.export.columns.keys import key_reader
-from pipeline.export.columns.values import ORIGIN, UNPARSED, plain_values
-from pipeline.offsets.cut import TableRefused
+from pipeline.export.columns.values import plain_values
+from pipeline.tables.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload
-
-TOMBSTONE = "_tombstone"
-"""A column that Spark's jobs have on the way to a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +93,4 @@ class RowReader:
             deletes=value.deletes,
             refused=tuple(sorted(refused, key=lambda each: (each.row, not each.is_key))),
             key_identity=key.identity,
-        )
-
-
-def refuse_equal_names(names: list[str]) -> None:
-    """Raise TableRefused if two names are equal to Spark, which ignores case."""
-    lower = [name.lower() for name in names]
-    twice = sorted({name for name in names if lower.count(name.lower()) > 1})
-    if twice:
-        raise TableRefused(
-            f"two columns would be named {twice[0]}: rename a field of the value, "
-            "or the key with --key-column"
         )

@@ -17,10 +17,8 @@ from pipeline.export.columns.json_objects import invalid_text
 from pipeline.export.columns.shapes import columns_of
 from pipeline.export.columns.spark_types import of_table
 from pipeline.offsets.cut import TableRefused
+from pipeline.tables.column_names import ORIGIN, UNPARSED
 from pipeline.tables.payload_options import Payload, PayloadFormat
-
-ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
-UNPARSED = "_unparsed"
 
 
 @dataclass(frozen=True, slots=True)

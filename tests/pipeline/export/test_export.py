@@ -6,9 +6,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.catalog import load_catalog
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
@@ -18,7 +21,9 @@ from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.exported_log import (
     FORMATS,
+    NAME,
     Rows,
+    catalog_properties,
     export_to,
     on_disk,
     rows_in,
@@ -251,3 +256,31 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TableRefused, match="holds other data"):
             export_to(target_of(kind, tmp_path), at)
         assert (tmp_path / kind / "notes.txt").read_text() == "mine"
+
+
+def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
+    """Files without its partitions would not be its rows."""
+    cut = Cut({"orders": {0: 1}}, {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"})
+    rows = pa.table({"key": pa.array([b"a"]), "value": pa.array([b"1"])})
+    write_deltalake(
+        tmp_path / "delta",
+        rows,
+        partition_by=["key"],
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": cut.to_json()}),
+    )
+    at = on_disk(three_segments(), tmp_path)
+
+    with pytest.raises(TableRefused, match="has partitions by key, which an export does not write"):
+        export_to(target_of("delta", tmp_path), at)
+
+
+def test_a_partitioned_table_in_iceberg_is_refused(tmp_path: Path) -> None:
+    at = on_disk(three_segments(), tmp_path)
+    export_to(target_of("iceberg", tmp_path), at)
+    table = load_catalog("test", **catalog_properties(tmp_path)).load_table(NAME)
+    with table.update_spec() as update:
+        update.add_identity("key")
+
+    with pytest.raises(TableRefused, match=r"shop\.orders is partitioned"):
+        export_to(target_of("iceberg", tmp_path), at)
+    assert rows_in("iceberg", tmp_path) == THREE
