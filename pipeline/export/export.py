@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.export.data_file import DataFile, PartWriter
-from pipeline.export.log_export import ExportProgress, LogExport, Reading
+from pipeline.export.log_export import ExportProgress, ExportWork, LogExport, Reading
 from pipeline.export.target import Target
 from pipeline.offsets.cut import Cut, TableRefused, refuse_other_topics
 from storage.files.paths import topic_id_text
@@ -64,7 +63,14 @@ def export(
     place = target.begin(writer.schema)
     writer.write_as(place.schema)
     try:
-        files, offsets = _written(logs, reading, writer, place.folder, known, progress)
+        work = ExportWork(
+            reading=reading,
+            writer=writer,
+            folder=place.folder,
+            known=known,
+            progress=progress,
+        )
+        files, offsets = _written(logs, work)
         cut = Cut({topic: offsets}, {topic: topic_id_text(logs[0].topic_id)})
         refuse_older(held, cut)
     except BaseException:
@@ -95,18 +101,13 @@ def refuse_older(held: Cut | None, cut: Cut) -> None:
 
 
 def _written(
-    logs: Sequence[LogIdentity],
-    reading: Reading,
-    writer: PartWriter,
-    folder: Path,
-    known: Mapping[str, DataFile],
-    progress: ExportProgress,
+    logs: Sequence[LogIdentity], work: ExportWork
 ) -> tuple[list[DataFile], dict[int, int]]:
     """Returns the files of all partitions, and where each ends."""
     files: list[DataFile] = []
     offsets: dict[int, int] = {}
     under_way: deque[LogExport] = deque()
-    with ThreadPoolExecutor(reading.threads, thread_name_prefix="export") as pool:
+    with ThreadPoolExecutor(work.reading.threads, thread_name_prefix="export") as pool:
 
         def finish_first() -> None:
             first = under_way[0]
@@ -119,7 +120,7 @@ def _written(
             for identity in logs:
                 if len(under_way) == LOGS_HELD_MAX:
                     finish_first()
-                one = LogExport.begin(identity, reading, writer, folder, known, progress)
+                one = LogExport.begin(work, identity)
                 if one is not None:
                     under_way.append(one)
                     one.submit(pool)
@@ -129,7 +130,7 @@ def _written(
             pool.shutdown(cancel_futures=True)
             for each in under_way:
                 each.discard()
-            _remove_new(files, known)
+            _remove_new(files, work.known)
             raise
         finally:
             for each in under_way:

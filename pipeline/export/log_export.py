@@ -48,42 +48,44 @@ class ExportProgress:
     read: Callable[[int], None] = lambda count: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportWork:
+    """What the partitions of an export share."""
+
+    reading: Reading
+    writer: PartWriter
+    folder: Path
+    """Where new files go."""
+    known: Mapping[str, DataFile]
+    """The table's files by their names."""
+    progress: ExportProgress
+
+
 class LogExport:
     """One partition, whose files are open until `close`."""
 
     def __init__(
         self,
+        work: ExportWork,
         files: HeldFiles,
         log: LogOnDisk,
         parts: Sequence[LogPart],
-        writer: PartWriter,
-        folder: Path,
-        known: Mapping[str, DataFile],
-        progress: ExportProgress,
         closing: ExitStack,
     ) -> None:
         # Constant after construction.
+        self._work = work
         self._files = files
         self._log = log
-        self._parts = parts
-        self._writer = writer
-        self._folder = folder
-        self._known = known
-        self._progress = progress
         self._closing = closing
+        kept = [self._kept_file(each) for each in parts]
+        self._kept = [file for file in kept if file is not None]
+        """The files of the table that hold parts of this log."""
+        self._missing = [part for part, file in zip(parts, kept, strict=True) if file is None]
         # State.
         self._written: list[Future[WrittenPart]] = []
 
     @classmethod
-    def begin(
-        cls,
-        identity: LogIdentity,
-        reading: Reading,
-        writer: PartWriter,
-        folder: Path,
-        known: Mapping[str, DataFile],
-        progress: ExportProgress,
-    ) -> LogExport | None:
+    def begin(cls, work: ExportWork, identity: LogIdentity) -> LogExport | None:
         """Hold a log's files and find its last records. Returns None if the log was never finished.
 
         Raises:
@@ -95,10 +97,9 @@ class LogExport:
             if held is None:
                 return None
             files, log = held
-            parts = parts_of(
-                files, log, _last_offsets(files, log, reading), part_bytes=reading.part_bytes
-            )
-            return cls(files, log, tuple(parts), writer, folder, known, progress, closing.pop_all())
+            last = _last_offsets(files, log, work.reading)
+            parts = tuple(parts_of(files, log, last, part_bytes=work.reading.part_bytes))
+            return cls(work, files, log, parts, closing.pop_all())
 
     @property
     def partition(self) -> int:
@@ -111,26 +112,27 @@ class LogExport:
 
     def submit(self, pool: Executor) -> None:
         """Let a pool write the parts that the table does not have."""
-        missing = [each for each in self._parts if self._kept(each) is None]
-        self._progress.expected(sum(each.size for each in missing))
-        self._written = [pool.submit(self._write, each, self._progress.read) for each in missing]
+        progress = self._work.progress
+        progress.expected(sum(each.size for each in self._missing))
+        self._written = [pool.submit(self._write, each, progress.read) for each in self._missing]
 
     def finish(self) -> list[DataFile]:
         """Wait for the files. Returns them, with those that the table has already.
 
         Raises:
+            TableRefused: keys say the same in other bytes, and records have versions.
             As `PartWriter.write`.
         """
-        kept = [file for each in self._parts if (file := self._kept(each)) is not None]
-        missing = [each for each in self._parts if self._kept(each) is None]
         written = [each.result() for each in self._written]
         losers = outranked(each.keys for each in written if each.keys is not None)
-        for number, part in enumerate(missing):
+        if len(losers) and self._work.reading.strategy.has_versions:
+            self._refuse_equal_keys(int(losers[0]))
+        for number, part in enumerate(self._missing):
             rest = part.without(losers)
             if len(rest.last) < len(part.last):
                 self._remove(written[number].file)
                 written[number] = self._write(rest, lambda count: None)
-        return kept + [each.file for each in written if each.file is not None]
+        return self._kept + [each.file for each in written if each.file is not None]
 
     def discard(self) -> None:
         """Remove the new files, when no more of them are being written."""
@@ -142,20 +144,28 @@ class LogExport:
         """Close the log's files."""
         self._closing.close()
 
-    def _kept(self, part: LogPart) -> DataFile | None:
+    def _kept_file(self, part: LogPart) -> DataFile | None:
         """Returns the file that the table has of a part. Equal keys are found only by reading them."""
-        if not self._writer.keys_are_bytes:
+        if not self._work.writer.keys_are_bytes:
             return None
-        return self._known.get(self._writer.name(part, self._log.identity))
+        return self._work.known.get(self._work.writer.name(part, self._log.identity))
+
+    def _refuse_equal_keys(self, offset: int) -> None:
+        where = self._log.identity.topic_partition
+        raise TableRefused(
+            f"{where.topic}-{where.partition}, offset {offset}: a later key says the same in other"
+            f" bytes, and compaction.strategy={self._work.reading.strategy} does not compare the two:"
+            " read keys as bytes"
+        )
 
     def _remove(self, file: DataFile | None) -> None:
         """Remove a file, unless the table has one of this name."""
-        if file is not None and file.path.name not in self._known:
+        if file is not None and file.path.name not in self._work.known:
             file.path.unlink(missing_ok=True)
 
     def _write(self, part: LogPart, progress: Callable[[int], None]) -> WrittenPart:
-        path = self._folder / self._writer.name(part, self._log.identity)
-        return self._writer.write(self._files, part, path, progress)
+        path = self._work.folder / self._work.writer.name(part, self._log.identity)
+        return self._work.writer.write(self._files, part, path, progress)
 
 
 def held_log(identity: LogIdentity, closing: ExitStack) -> tuple[HeldFiles, LogOnDisk] | None:

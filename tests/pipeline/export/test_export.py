@@ -214,6 +214,22 @@ def test_keys_that_say_the_same_in_other_bytes_are_one_row(tmp_path: Path) -> No
         assert table == {1: (2, b"new")}
 
 
+def test_equal_keys_of_records_with_versions_are_refused(tmp_path: Path) -> None:
+    log = CompactedLog()
+    log.append((b'{"id":1}', b"old"), (b'{"id": 1}', b"new"))
+    payload = Payload(key_format=PayloadFormat.JSON, key_schema="id BIGINT")
+    strategy = CompactionStrategy(Ranking.TIMESTAMP)
+
+    with pytest.raises(TableRefused, match="orders-0, offset 0: a later key says the same"):
+        export_to(
+            target_of("delta", tmp_path),
+            on_disk(log, tmp_path),
+            payload=payload,
+            strategy=strategy,
+        )
+    assert not (tmp_path / "delta" / "_delta_log").exists()
+
+
 def rows_of_records(folder: Path) -> dict[int, tuple[int, bytes]]:
     rows = table_in("delta", folder).to_pylist()
     return {row["key"]["id"]: (row["_offset"], row["value"]) for row in rows}
