@@ -62,18 +62,16 @@ def export(
     known = target.files() if held is not None else {}
     place = target.begin(writer.schema)
     writer.write_as(place.schema)
+    work = ExportWork(
+        reading=reading, writer=writer, folder=place.folder, known=known, progress=progress
+    )
+    files: list[DataFile] = []
     try:
-        work = ExportWork(
-            reading=reading,
-            writer=writer,
-            folder=place.folder,
-            known=known,
-            progress=progress,
-        )
         files, offsets = _written(logs, work)
         cut = Cut({topic: offsets}, {topic: topic_id_text(logs[0].topic_id)})
         refuse_older(held, cut)
     except BaseException:
+        _remove_new(files, known)
         target.discard()
         raise
     # If this fails, it may have happened nevertheless: then the files are the table.

@@ -151,10 +151,12 @@ def test_older_files_than_the_table_are_refused(kind: str, tmp_path: Path) -> No
     old = on_disk(log, tmp_path / "old")
     log.append((b"a", b"2"))
     export_to(target_of(kind, tmp_path), on_disk(log, tmp_path))
+    before = sorted(tmp_path.rglob("*.parquet"))
 
     with pytest.raises(TableRefused, match="orders-0 up to 8, and these files end at 7"):
         export_to(target_of(kind, tmp_path), old)
     assert rows_in(kind, tmp_path)[0, b"a"] == (7, b"2")
+    assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
 def test_a_value_that_cannot_be_read_ends_the_export_and_changes_nothing(tmp_path: Path) -> None:
