@@ -40,6 +40,7 @@ from pipeline.tables.options import (
     RegistryConfig,
     SchemaIds,
     SchemaRegistry,
+    Selected,
     TableFormat,
     TablePath,
     Topics,
@@ -47,6 +48,7 @@ from pipeline.tables.options import (
     Unparsable,
     Values,
     ValueSchema,
+    Where,
     WriteOptions,
 )
 from pipeline.tables.payload_options import (
@@ -93,6 +95,8 @@ def batch(
     key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
     on_missing_key: MissingKey = OnMissingKey.FAIL,
+    select: Selected = None,
+    where: Where = None,
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
     command_config: CommandConfig = None,
@@ -131,6 +135,8 @@ def stream(
     key_schema_id: KeySchemaIds = None,
     key_column: KeyColumn = "key",
     on_missing_key: MissingKey = OnMissingKey.FAIL,
+    select: Selected = None,
+    where: Where = None,
     partition_by: PartitionBy = None,
     evolution: Evolving = Evolution.STRICT,
     write_option: WriteOptions = None,

@@ -178,6 +178,26 @@ Evolving = Annotated[
         rich_help_panel=WRITING,
     ),
 ]
+Selected = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="EXPRESSION",
+        help="A column of the table, in Spark SQL, such as `city` or `upper(city) AS city`. Repeatable."
+        " [default: all of the value]",
+        rich_help_panel=WRITING,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="In Spark SQL: which rows the table has. A key has no row if its last value does not fulfil"
+        " it.",
+        rich_help_panel=WRITING,
+    ),
+]
 WriteOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -29,6 +29,7 @@ from pipeline.tables.json_text import JSON, with_json_text
 from pipeline.tables.keys import with_read_keys
 from pipeline.tables.latest import RAW_KEY
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
+from pipeline.tables.projection import projected
 from pipeline.tables.row_refusal import only_if
 from pipeline.tables.wire_columns import NO_SCHEMA, why_no_schema
 
@@ -66,11 +67,11 @@ def rows_from(parsed: DataFrame, payload: Payload) -> DataFrame:
     """Returns the table's rows, with `_tombstone` for those that delete their key.
 
     Raises:
-        TableRefused: two columns would have the same name.
+        TableRefused: two columns would have the same name, or as `projected`.
     """
     names = [payload.key_column, *value_columns(parsed), *kept(payload), *ORIGIN, TOMBSTONE]
     refuse_equal_names(names)
-    return parsed.select(
+    rows = parsed.select(
         F.col("key").alias(payload.key_column),
         *(F.col(f"{PARSED}.`{name}`") for name in value_columns(parsed)),
         *(
@@ -81,6 +82,7 @@ def rows_from(parsed: DataFrame, payload: Payload) -> DataFrame:
         *(F.col(name.removeprefix("_")).alias(name) for name in ORIGIN),
         dead_if(payload).alias(TOMBSTONE),
     )
+    return projected(rows, payload)
 
 
 def dead_if(payload: Payload) -> Column:

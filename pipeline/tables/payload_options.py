@@ -95,6 +95,11 @@ class Encoding:
         return bool(self.schema_ids) or (self.registry is not None and self.format in REGISTERED)
 
     @property
+    def takes_its_schema_from_the_table(self) -> bool:
+        """Whether the columns of an existing table say what is read."""
+        return self.format not in HAS_NO_FIELDS and self.schema is None
+
+    @property
     def misfit(self) -> str:
         """Says that one does not fit the schema, as a clause."""
         language = PayloadFormat.JSON if self.format is PayloadFormat.JSON_SCHEMA else self.format
@@ -126,6 +131,10 @@ class Payload:
     """Whether values begin with the id of their writer's schema."""
     registry: RegistryAccess | None = None
     envelope: Envelope = Envelope.NONE
+    select: tuple[str, ...] = ()
+    """Spark SQL: the columns of the table beside the key; none: those of the value."""
+    where: str | None = None
+    """Spark SQL: which rows the table has; None: all."""
     unavailable: str = UNAVAILABLE
     """What Debezium writes for a value that the database did not send."""
 
@@ -141,6 +150,8 @@ class Payload:
             raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
         if self.registry is not None and not (value.has_header or key.has_header):
             raise TableRefused(f"--schema-registry goes with {', '.join(REGISTERED)}")
+        if self.select and value.takes_its_schema_from_the_table:
+            raise TableRefused("--select needs --value-schema: the table has other columns")
         if self.confluent_header and not value.has_header:
             raise TableRefused(
                 "--confluent-header needs --schema-registry URL, or --schema-id with the ids that"

@@ -38,5 +38,7 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         key_message=key.message,
         value_schema=value.text,
         value_message=value.message,
+        select=tuple(said.get("select") or ()),
+        where=said.get("where"),
         **{name: said[name] for name in names},
     )
