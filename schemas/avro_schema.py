@@ -7,7 +7,7 @@ references, such as Spark, needs each named type where it is used first.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -59,40 +59,90 @@ def field_paths(text: str, *, with_aliases: bool = False) -> frozenset[str]:
     A field of a record within itself has one path only. With aliases a field has a path by each.
     Raises UnsupportedSchema.
     """
-    parts: dict[str, Any] = {}
-    found = set[str]()
+    fields = _fields(text)
+    if with_aliases:
+        return frozenset(path for each in fields for path in each.paths)
+    return frozenset(each.paths[0] for each in fields)
 
-    def walk(node: Any, namespace: str, prefix: str, inside: tuple[str, ...]) -> None:
+
+def missing_fields(writer: str, reader: str) -> list[str]:
+    """Returns the paths of the fields that a reader needs and a writer lacks: those without a default.
+
+    Both are schemas without references. A field is found by its aliases in the reader's, too. Raises
+    UnsupportedSchema.
+    """
+    has = field_paths(writer)
+    needed = (each for each in _fields(reader) if "default" not in each.field)
+    return sorted(
+        each.paths[0]
+        for each in needed
+        if has.isdisjoint(each.paths) and (not each.within or not has.isdisjoint(each.within))
+    )
+
+
+def column_defaults(text: str, *, within: str | None = None) -> dict[str, Any]:
+    """Returns the defaults of a record's fields that are not null, by the fields' names.
+
+    Args:
+        text: a schema without references.
+        within: the field that has the record; None: the schema is the record.
+
+    Raises:
+        UnsupportedSchema: it is no schema.
+    """
+    parent = () if within is None else (within,)
+    fields = (each.field for each in _fields(text) if each.within == parent)
+    return {each["name"]: each["default"] for each in fields if each.get("default") is not None}
+
+
+class _Field(NamedTuple):
+    """A field somewhere in a schema."""
+
+    paths: tuple[str, ...]
+    """The first by names only, the others by aliases, too."""
+    within: tuple[str, ...]
+    """The paths of the field that has its record; none if the record is the schema."""
+    field: dict[str, Any]
+
+
+def _fields(text: str) -> list[_Field]:
+    """Returns all fields of a schema, those of a record within itself once. Raises UnsupportedSchema."""
+    found: list[_Field] = []
+    parts: dict[str, Any] = {}
+
+    def walk(node: Any, namespace: str, within: tuple[str, ...], inside: tuple[str, ...]) -> None:
         match node:
             case str():
                 for full in (f"{namespace}.{node}", node):
                     if full in parts and full not in inside:
-                        walk(parts[full], namespace, prefix, inside)
+                        walk(parts[full], namespace, within, inside)
             case list():
                 for each in node:
-                    walk(each, namespace, prefix, inside)
+                    walk(each, namespace, within, inside)
             case {"type": "record" | "error"}:
-                within = (*inside, _full_name(node, namespace) or "")
-                below = _namespace_inside(node, namespace)
+                records = (*inside, _full_name(node, namespace) or "")
                 for field in node["fields"]:
-                    for name in (
-                        field["name"],
-                        *(field.get("aliases", ()) if with_aliases else ()),
-                    ):
-                        found.add(prefix + name)
-                        walk(field["type"], below, f"{prefix}{name}.", within)
+                    paths = _paths(field, within)
+                    found.append(_Field(paths, within, field))
+                    walk(field["type"], _namespace_inside(node, namespace), paths, records)
             case _:
                 for each in (node.get("items"), node.get("values"), node["type"]):
                     if each is not None:
-                        walk(each, namespace, prefix, inside)
+                        walk(each, namespace, within, inside)
 
     try:
         schema = _read(text)
         _collect(schema, "", parts)
-        walk(schema, "", "", ())
+        walk(schema, "", (), ())
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedSchema("it is no schema in Avro") from error
-    return frozenset(found)
+    return found
+
+
+def _paths(field: dict[str, Any], within: tuple[str, ...]) -> tuple[str, ...]:
+    prefixes = [f"{path}." for path in within] or [""]
+    names = (field["name"], *field.get("aliases", ()))
+    return tuple(prefix + name for prefix in prefixes for name in names)
 
 
 def _collect(node: Any, namespace: str, parts: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,12 +85,19 @@ def pytest_collection_finish() -> None:
 
 
 class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]
-    """Assign each file to one process, and all files of `pipeline` to the same: they share a Spark
-    session, and every further JVM would slow all of them down."""
+    """Assign each file to one process, and all files of `pipeline` that use Spark to the same: they
+    share a session, and every further JVM would slow all of them down."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
-        return PIPELINE if scope.startswith(PIPELINE) else scope
+        return PIPELINE if scope.startswith(PIPELINE) and uses_spark(scope) else scope
+
+
+@cache
+def uses_spark(file: str) -> bool:
+    """Returns whether a test of this file is marked `spark`, or asks for the fixture `session`."""
+    text = (TESTS.parent / file).read_text("utf-8")
+    return "mark.spark" in text or "session: SparkSession" in text
 
 
 @pytest.hookimpl(wrapper=True)

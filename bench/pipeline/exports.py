@@ -4,8 +4,8 @@
     again      the same after a thousand more records at the end of the log, whose keys are new
     limit      the rows of the export, read from its files and written to one Parquet file by pyarrow
 
-The export is a process of its own, with its start; Spark's session (local[2]) is running already and has
-run the job once. Both write the same rows: their keys and offsets are compared.
+The export is a process of its own, with its start; the session of Spark (local[2]) runs already and has
+written the table of another topic. Both write the same rows: their offsets are compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pipeline.tables.payload_options import Payload, PayloadFormat
 
 KEYS = int(os.environ.get("KOMPAKT_BENCH_RECORDS", "10000000"))
 PARTITIONS = 4
-TOPIC = "orders"
+TOPIC, WARM_UP = "orders", "warm-up"
 DDL = "id BIGINT, note STRING, price DOUBLE"
 FORMATS = {
     "bytes": (Payload(), []),
@@ -65,6 +65,7 @@ def export_figures(pairs: int) -> list[Figure]:
             compact(http)
             session = start_session("bench", LOCAL, pins=(CONNECTOR,))
             try:
+                spark_rate(session, bootstrap, Path(folder) / "warm", Payload(), WARM_UP)
                 return list(figures(session, bootstrap, data, Path(folder), pairs))
             finally:
                 session.stop()
@@ -77,10 +78,7 @@ def figures(
         ours, theirs = folder / f"export-{name}", folder / f"spark-{name}"
         exported = partial(export_rate, data, ours, options)
         by_spark = partial(spark_rate, session, bootstrap, theirs, payload)
-        exported()
-        by_spark()
-        check_same(ours, theirs)
-        yield interleaved(
+        taken = interleaved(
             f"{name}: last values to Parquet",
             "rows/s",
             exported,
@@ -89,8 +87,10 @@ def figures(
             pairs=pairs,
             note=f"{KEYS:,} keys",
         )
+        check_same(ours, theirs)
+        yield taken
         yield interleaved(
-            f"{name}: last values to Parquet",
+            f"{name}: last values to Parquet, beside the machine",
             "rows/s",
             exported,
             partial(rewrite_rate, ours, folder / "rewritten.parquet"),
@@ -121,9 +121,11 @@ def seconds_to_export(data: Path, table: Path, options: list[str]) -> float:
     return time.perf_counter() - started
 
 
-def spark_rate(session: SparkSession, bootstrap: str, table: Path, payload: Payload) -> float:
+def spark_rate(
+    session: SparkSession, bootstrap: str, table: Path, payload: Payload, topic: str = TOPIC
+) -> float:
     remove(table)
-    source = KafkaSource(bootstrap_servers=bootstrap, topics=(TOPIC,))
+    source = KafkaSource(bootstrap_servers=bootstrap, topics=(topic,))
     started = time.perf_counter()
     write_whole(session, source, ParquetTable(session, str(table)), payload)
     return KEYS / (time.perf_counter() - started)
@@ -160,14 +162,15 @@ def fill(bootstrap: str) -> None:
     """Produce records; every tenth key twice."""
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.99"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(TOPIC, PARTITIONS, 1, config=settings)
-    for future in admin.create_topics([topic]).values():
+    topics = [NewTopic(name, PARTITIONS, 1, config=settings) for name in (TOPIC, WARM_UP)]
+    for future in admin.create_topics(topics).values():
         future.result(30)
+    produce(bootstrap, range(KEYS // 100), WARM_UP)
     produce(bootstrap, range(KEYS))
     produce(bootstrap, range(0, KEYS, 10))
 
 
-def produce(bootstrap: str, numbers: range) -> None:
+def produce(bootstrap: str, numbers: range, topic: str = TOPIC) -> None:
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 18,
          "queue.buffering.max.messages": 200_000}
@@ -178,7 +181,7 @@ def produce(bootstrap: str, numbers: range) -> None:
         while True:
             try:
                 producer.produce(
-                    TOPIC, key=b"%016d" % number, value=row, partition=number % PARTITIONS
+                    topic, key=b"%016d" % number, value=row, partition=number % PARTITIONS
                 )
                 break
             except BufferError:

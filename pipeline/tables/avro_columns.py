@@ -53,7 +53,9 @@ def with_avro(
         TableRefused: the schema cannot be used; or a writer's is not known, and the job is to end then.
     """
     option, schema = f"--{encoding.part}-schema", encoding.schema or ""
-    writers = writers_of(records, encoding, on_unparsable) if encoding.has_header else None
+    writers = None
+    if encoding.has_header:
+        writers = writers_of(records, encoding, on_unparsable, reader)
     why = why_no_schema(encoding.part, writers)
     try:
         if writers is None:

@@ -31,6 +31,7 @@ from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
 from pipeline.tables.dead_letters import DeadLetters
+from pipeline.tables.evolution import refuse_defaults
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
@@ -204,8 +205,12 @@ def bring_in(
         if cut == known:
             return reached
         with persisted(latest(having_keys(fresh, payload))) as last:
-            parsed = parsed_of(last, payload, None if held is None else table.columns())
+            columns = None if held is None else table.columns()
+            parsed = parsed_of(last, payload, columns)
+            rows = rows_from(parsed, payload)
+            if columns is not None:
+                refuse_defaults(set(rows.columns) - set(columns.names), payload)
             set_aside(parsed, dead_letters)
             write = table.replace if held is None else table.merge
-            write(rows_from(parsed, payload), cut)
+            write(rows, cut)
         return cut

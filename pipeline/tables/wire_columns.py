@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
-from pipeline.tables.writer_schemas import SeenId, Writers, schemas_for, writers_by_id
+from pipeline.tables.writer_schemas import (
+    SeenId,
+    Writers,
+    schemas_for,
+    why_unreadable,
+    writers_by_id,
+)
 from schemas.avro_schema import field_paths
 from schemas.outcomes import UnsupportedSchema
 from schemas.wire_header import HEADER_BYTES, MAGIC
@@ -19,8 +26,16 @@ NO_SCHEMA = "_no_schema"
 """The column that says why a value's schema is not known; null if it is, or if values name none."""
 
 
-def writers_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable) -> Writers:
+def writers_of(
+    records: DataFrame,
+    encoding: Encoding,
+    on_unparsable: OnUnparsable,
+    reader: str | None = None,
+) -> Writers:
     """Returns the schemas of all writers. Reads all records.
+
+    Args:
+        reader: the schema in Avro by which they are read; None: that of the encoding.
 
     Raises:
         TableRefused: one is not available, and the job is to end then; or a writer's key has a field
@@ -28,9 +43,21 @@ def writers_of(records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsab
     """
     seen = ids_in(records, encoding.part)
     writers = writers_by_id(seen, schemas_for(encoding), on_unparsable)
-    if encoding.part == "key" and encoding.format is PayloadFormat.AVRO:
-        refuse_wider_keys(seen, writers, encoding.schema or "")
+    needed = reader or encoding.schema or ""
+    if encoding.format is not PayloadFormat.AVRO:
+        return writers
+    if encoding.part == "value":
+        return replace(writers, gaps=gaps_of(writers, needed))
+    refuse_wider_keys(seen, writers, needed)
     return writers
+
+
+def gaps_of(writers: Writers, reader: str) -> dict[int, str]:
+    """Returns what the writers' schemas of values lack that the reader's needs, as clauses by their
+    ids."""
+    texts = writers.texts.items()
+    found = {number: why_unreadable(text, reader, "value") for number, text in texts}
+    return {number: why for number, why in found.items() if why is not None}
 
 
 def refuse_wider_keys(seen: Sequence[SeenId], writers: Writers, reader: str) -> None:
@@ -50,7 +77,7 @@ def refuse_wider_keys(seen: Sequence[SeenId], writers: Writers, reader: str) -> 
 
 
 def why_no_schema(column: str, writers: Writers | None) -> Column:
-    """Returns why a value's schema is not known, as a clause; null if it is known.
+    """Returns why a value cannot be read by its schema, as a clause; null if it can, or is damaged.
 
     Args:
         writers: None if values name no schema.
@@ -58,7 +85,7 @@ def why_no_schema(column: str, writers: Writers | None) -> Column:
     if writers is None:
         return F.lit(None).cast("string")
     found = F.when(~has_header(column), f"the {column} does not name a schema")
-    for number, reason in writers.refusals.items():
+    for number, reason in {**writers.refusals, **writers.gaps}.items():
         says = f"the {column} has the schema with id {number}: {reason}"
         found = found.when(names_schema(column, number), says)
     return found

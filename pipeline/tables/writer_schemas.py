@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import REGISTERED, Encoding, OnUnparsable
-from schemas.avro_schema import whole_avro_schema
-from schemas.outcomes import UNKNOWN_SCHEMA, UNSUPPORTED_SCHEMA, DecodingFailed, NotInstalled
+from schemas.avro_schema import missing_fields, whole_avro_schema
+from schemas.outcomes import (
+    UNKNOWN_SCHEMA,
+    UNSUPPORTED_SCHEMA,
+    DecodingFailed,
+    NotInstalled,
+    UnsupportedSchema,
+)
 from schemas.registry_access import RegistryAccess
 from schemas.registry_answers import Unavailable
 from schemas.registry_client import RegistryClient
@@ -141,6 +147,8 @@ class Writers:
     """By their ids."""
     refusals: Mapping[int, str]
     """Why the others are not available, as clauses."""
+    gaps: Mapping[int, str] = field(default_factory=dict)
+    """Why some of the schemas may be unable to become the reader's, as clauses."""
 
 
 def writers_by_id(
@@ -161,6 +169,17 @@ def writers_by_id(
                 raise TableRefused(f"{each}: {error}") from error
             refusals[each.schema_id] = str(error)
     return Writers(texts, refusals)
+
+
+def why_unreadable(writer: str, reader: str, part: str) -> str | None:
+    """Returns why a schema in Avro may not read what a writer wrote, as a clause; None if it does."""
+    try:
+        missing = missing_fields(writer, reader)
+    except UnsupportedSchema:
+        return None
+    if not missing:
+        return None
+    return f"it lacks the field {missing[0]}, for which --{part}-schema has no default"
 
 
 def lacks(module: str | None, schema_type: SchemaType) -> NotInstalled:

@@ -27,7 +27,7 @@ from tests.harness.compacted_log import CompactedLog, identity
 Rows: TypeAlias = dict[tuple[int, Any], tuple[int, Any]]
 """(Partition, key) -> (offset, value)."""
 FORMATS = ("parquet", "delta", "iceberg")
-NAME = "shop.orders"
+CATALOG, NAME = "test", "shop.orders"
 
 
 def on_disk(log: CompactedLog, folder: Path) -> LogIdentity:
@@ -56,7 +56,7 @@ def target_of(kind: str, folder: Path) -> Target:
         case "delta":
             return DeltaTarget(str(folder / "delta"))
         case _:
-            return IcebergTarget(NAME, "test", catalog_properties(folder))
+            return IcebergTarget(NAME, CATALOG, catalog_properties(folder))
 
 
 def export_to(
@@ -89,7 +89,7 @@ def table_in(kind: str, folder: Path) -> pa.Table:
             return pa.table(DeltaTable(folder / "delta").to_pyarrow_dataset().to_table())
         case _:
             return (
-                load_catalog("test", **catalog_properties(folder))
+                load_catalog(CATALOG, **catalog_properties(folder))
                 .load_table(NAME)
                 .scan()
                 .to_arrow()

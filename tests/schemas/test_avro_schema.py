@@ -9,7 +9,14 @@ from typing import Any
 import fastavro
 import pytest
 
-from schemas.avro_schema import NESTED_MAX, field_paths, record_of_fields, whole_avro_schema
+from schemas.avro_schema import (
+    NESTED_MAX,
+    column_defaults,
+    field_paths,
+    missing_fields,
+    record_of_fields,
+    whole_avro_schema,
+)
 from schemas.outcomes import UnsupportedSchema
 from schemas.schema import Named, Schema, SchemaType
 
@@ -171,3 +178,55 @@ def test_the_paths_of_fields_lead_through_all_that_is_nested() -> None:
     assert field_paths('"long"') == frozenset()
     with pytest.raises(UnsupportedSchema):
         field_paths("{")
+
+
+def record_with(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": list(fields)})
+
+
+ID: dict[str, Any] = {"name": "id", "type": "long"}
+
+
+@pytest.mark.parametrize(
+    ("added", "missing"),
+    [
+        ({"name": "city", "type": "string"}, ["city"]),
+        ({"name": "city", "type": ["null", "string"]}, ["city"]),
+        ({"name": "city", "type": ["null", "string"], "default": None}, []),
+        ({"name": "city", "type": "string", "default": ""}, []),
+        ({"name": "number", "type": "long", "aliases": ["id"]}, []),
+        (
+            {
+                "name": "at",
+                "type": {"type": "record", "name": "A", "fields": [ID]},
+                "default": {"id": 1},
+            },
+            [],
+        ),
+    ],
+)
+def test_a_reader_misses_what_has_no_default(added: dict[str, Any], missing: list[str]) -> None:
+    assert missing_fields(record_with(ID), record_with(ID, added)) == missing
+
+
+def test_a_reader_misses_what_a_nested_record_lacks() -> None:
+    def nested(*fields: dict[str, Any]) -> str:
+        inner = {"type": "record", "name": "A", "fields": list(fields)}
+        return record_with({"name": "at", "type": ["null", inner]})
+
+    assert missing_fields(nested(ID), nested(ID, {"name": "x", "type": "int"})) == ["at.x"]
+    assert missing_fields(nested(ID, {"name": "x", "type": "int"}), nested(ID)) == []
+
+
+def test_the_defaults_of_a_record_are_those_that_are_not_null() -> None:
+    fields: tuple[dict[str, Any], ...] = (
+        {"name": "a", "type": "string", "default": "x"},
+        {"name": "b", "type": "int", "default": 0},
+        {"name": "c", "type": ["null", "int"], "default": None},
+        ID,
+    )
+    inner = {"type": "record", "name": "A", "fields": list(fields)}
+    assert column_defaults(record_with(*fields)) == {"a": "x", "b": 0}
+    around = record_with({"name": "after", "type": ["null", inner], "default": None})
+    assert column_defaults(around, within="after") == {"a": "x", "b": 0}
+    assert column_defaults(around) == {}

@@ -20,10 +20,10 @@ from pipeline.export.columns.shapes import Struct
 from pipeline.export.columns.writers import Unread, Writers
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import Encoding
-from pipeline.tables.writer_schemas import NoWriterSchema
+from pipeline.tables.writer_schemas import NoWriterSchema, why_unreadable
 from schemas.avro_schema import field_paths
 from schemas.outcomes import UnsupportedSchema
-from schemas.wire_header import HEADER_BYTES
+from schemas.wire_header import HEADER_BYTES, schema_id_of
 
 WHOLE, FIELD = "KompaktValue", "value"
 NO_SCHEMA = (
@@ -106,7 +106,9 @@ class AvroDecoder:
         try:
             if self._encoding.part == "key":
                 refuse_wider_key(text, self._reader_text)
-            return self._by(text)
+            gap = why_unreadable(text, self._reader_text, self._encoding.part)
+            read = self._by(text)
+            return read if gap is None else explained(read, gap, self._encoding.part)
         except NO_SCHEMA as error:
             raise NoWriterSchema(f"it is no Avro schema: {error}") from error
 
@@ -126,6 +128,20 @@ class AvroDecoder:
             return found if is_record else (found,)
 
         return read
+
+
+def explained(read: Read, gap: str, part: str) -> Read:
+    """Returns a function that says why it cannot read: its writer's schema lacks something."""
+
+    def read_or_say(data: bytes) -> Any:
+        try:
+            return read(data)
+        except NOT_DECODED as error:
+            raise Unread(
+                f"the {part} has the schema with id {schema_id_of(data)}: {gap}"
+            ) from error
+
+    return read_or_say
 
 
 def refuse_wider_key(writer: str, reader: str) -> None:

@@ -20,6 +20,7 @@ from storage.files.paths import LOG
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.exported_log import (
+    CATALOG,
     FORMATS,
     NAME,
     Rows,
@@ -295,7 +296,7 @@ def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
 def test_a_partitioned_table_in_iceberg_is_refused(tmp_path: Path) -> None:
     at = on_disk(three_segments(), tmp_path)
     export_to(target_of("iceberg", tmp_path), at)
-    table = load_catalog("test", **catalog_properties(tmp_path)).load_table(NAME)
+    table = load_catalog(CATALOG, **catalog_properties(tmp_path)).load_table(NAME)
     with table.update_spec() as update:
         update.add_identity("key")
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
-from tests.harness.exported_log import FORMATS, NAME, catalog_properties, rows_in
+from tests.harness.exported_log import CATALOG, FORMATS, NAME, catalog_properties, rows_in
 from tests.harness.keyed_writer import KeyedWriter
 from tests.pipeline.table_model import below, model
 
@@ -23,7 +23,7 @@ PARTITIONS = 2
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0"}
 BUSY_CLEANER = {"log.cleaner.backoff.ms": 20}
 EXPORTS = 4
-KILLS = 5
+KILLS = 3
 
 pytestmark = pytest.mark.crash
 
@@ -33,7 +33,7 @@ def command(kind: str, data: Path, folder: Path) -> list[str]:
     if kind != "iceberg":
         return [*export, "--format", kind, "--to", str(folder / kind)]
     properties = catalog_properties(folder).items()
-    export += ["--format", kind, "--to", NAME, "--catalog", "test"]
+    export += ["--format", kind, "--to", NAME, "--catalog", CATALOG]
     return export + [f"--catalog-property={name}={each}" for name, each in properties]
 
 

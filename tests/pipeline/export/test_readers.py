@@ -17,6 +17,7 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic, deliver_all
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.exported_log import (
+    CATALOG,
     FORMATS,
     NAME,
     catalog_properties,
@@ -57,7 +58,7 @@ def scan_of(kind: str, folder: Path) -> str:
         case "delta":
             return f"delta_scan('{folder}/delta')"
         case _:
-            table = load_catalog("test", **catalog_properties(folder)).load_table(NAME)
+            table = load_catalog(CATALOG, **catalog_properties(folder)).load_table(NAME)
             return f"iceberg_scan('{table.metadata_location}')"
 
 

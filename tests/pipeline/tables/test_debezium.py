@@ -274,6 +274,22 @@ def test_the_newest_schema_of_a_subject_reads_the_events_of_all(
     assert (second["note"], second["city"]) == ("yo", "Rome")
 
 
+def test_a_field_that_an_older_writer_lacks_is_named(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    """Such as after a column that may not be null got another name."""
+    needing = envelope({"name": "city", "type": "string"})
+    access = registry_access([registry.url], None)
+    payload = payload_for("avro", value_schema=json.dumps(needing), registry=access)
+    gone = event("d", None, YO)
+    sent = with_header(1, in_avro(gone)), with_header(1, in_avro(CREATED))
+
+    assert [row["_tombstone"] for row in rows(session, payload, sent[0])] == [True]
+    says = "orders-0, offset 1: the value has the schema with id 1: it lacks the field after.city"
+    with pytest.raises(Exception, match=says):
+        rows(session, payload, *sent)
+
+
 def test_an_older_schema_of_a_subject_reads_the_events_of_a_later_one(
     session: SparkSession, registry: FakeRegistry
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
 from pipeline.offsets.cut import TableRefused
@@ -48,6 +51,14 @@ class Site:
 
         payload = Payload(value_format=PayloadFormat.JSON, value_schema=schema)
         bring_in(frame(self._session, records), self.table(evolution), payload, NOTHING)
+
+    def take_avro(self, record: Record, *more: dict[str, Any]) -> None:
+        """Take a value of a schema with these fields, too."""
+        from pipeline.tables.job import bring_in
+
+        schema = json.dumps(order_schema(*more))
+        payload = Payload(value_format=PayloadFormat.AVRO, value_schema=schema)
+        bring_in(frame(self._session, [record]), self.table(), payload, NOTHING)
 
     def state(self) -> tuple[Any, ...]:
         """Returns the offsets, the columns and the rows."""
@@ -118,3 +129,27 @@ def test_a_writer_that_knows_fewer_columns_stops_before_it_writes(site: Site) ->
     with pytest.raises(TableRefused, match="column at is struct<x:int> in the table and missing"):
         site.take("id INT", record(0, 4, b"d", b'{"id": 4}'))
     assert site.state() == before
+
+
+def test_a_column_with_a_default_is_not_added_to_rows_that_should_have_it(site: Site) -> None:
+    """The database has filled it in, and no event says so: only a new table has it."""
+    with_city = {"name": "city", "type": "string", "default": "Bern"}
+    site.take_avro(record(0, 10, b"a", avro_order({"id": 7})))
+    before = site.state()
+
+    says = 'column city is new and has the default "Bern" in --value-schema, which earlier rows'
+    with pytest.raises(TableRefused, match=says):
+        site.take_avro(
+            record(0, 11, b"b", avro_order({"id": 8, "city": "Oslo"}, with_city)), with_city
+        )
+    assert site.state() == before
+
+
+def avro_order(row: dict[str, Any], *more: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, order_schema(*more), row)
+    return out.getvalue()
+
+
+def order_schema(*more: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, *more]}

@@ -1,0 +1,223 @@
+"""Tables of a database whose changes Debezium captures: at the end they equal the database's own.
+
+All of it is real: PostgreSQL, Debezium in Kafka Connect, Avro with a registry, Spark, Delta; and exports
+as Parquet, Delta and Iceberg. On the way the worker, the broker and the registry are killed, the topics
+are cleaned, and the schemas change in the ways that follow. What a stream of today does then:
+
+    a column is added that may be null    it is added
+    a column is added with a default      refused; `batch` writes the table again
+    NOT NULL is dropped                   nothing to do
+    a column is dropped                   refused; `batch` writes the table again
+    an integer becomes a bigint           refused; `batch` writes the table again
+    a column is renamed                   refused; after `batch`, rows without a new event have null
+
+A renamed column is right again once each row has a new event: a snapshot writes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.offsets.cut import REWRITE_HINT
+from pipeline.spark.jars import JarsUnavailable
+from tests.harness.change_capture import CONNECTOR, RUNNING, ChangeCapture, change_capture
+from tests.harness.exported_log import FORMATS
+from tests.harness.group_run import until
+from tests.harness.postgres import PostgresUnavailable
+from tests.harness.shop_database import ShopDatabase, large_number, maybe, moment, price, text
+from tests.harness.typed_commands import TypedCommands
+from tests.pipeline.captured_table import CapturedTable, Ended, use_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+CHANGES = int(os.environ.get("KOMPAKT_CAPTURED_CHANGES", "50000"))
+SEED = int(os.environ.get("KOMPAKT_CAPTURED_SEED", "1"))
+TABLES = ("customers", "orders", "articles")
+REFUSED_DEFAULT = (
+    'kompakt: column city is new and has the default "Bern" in --value-schema, which earlier rows would'
+    f" lack; {REWRITE_HINT}"
+)
+REFUSED = "kompakt: the schema does not fit the table: column "
+
+
+class Site:
+    """The shop's database, the capture of its changes, and the tables that follow."""
+
+    def __init__(
+        self, capture: ChangeCapture, shop: ShopDatabase, folder: Path, pool: ThreadPoolExecutor
+    ) -> None:
+        self.capture = capture
+        self.shop = shop
+        self._pool = pool
+        found = {name: CapturedTable(capture, shop.tables[name], folder) for name in TABLES}
+        self.customers, self.orders, self.articles = found.values()
+        self.tables = list(found.values())
+
+    def change(self, share: float) -> None:
+        """Make a share of all changes."""
+        self.shop.change(int(CHANGES * share))
+
+    def changing(self, share: float) -> Future[None]:
+        """Begin to make a share of all changes, and wait until Debezium has written some of them."""
+        before = self._position()
+        work = self._pool.submit(self.change, share)
+        until("Debezium moves on", lambda: self._position() != before, self.capture.worker.tail)
+        return work
+
+    def clean(self) -> Future[None]:
+        """Begin to clean the topics."""
+        return self._pool.submit(self._clean)
+
+    def add_columns(self) -> None:
+        """Change the schemas in the three ways that a stream follows."""
+        customers, orders, _ = (self.shop.tables[name].columns for name in TABLES)
+        self.shop.alter("ALTER TABLE customers ADD COLUMN city text NOT NULL DEFAULT 'Bern'")
+        customers["city"] = text
+        self.shop.alter("ALTER TABLE orders ADD COLUMN discount numeric(5, 2)")
+        orders["discount"] = maybe(price)
+        self.shop.alter("ALTER TABLE orders ALTER COLUMN placed_at DROP NOT NULL")
+        orders["placed_at"] = maybe(moment)
+
+    def change_columns(self) -> None:
+        """Change the schemas in the three ways that a stream refuses."""
+        customers, orders, articles = (self.shop.tables[name].columns for name in TABLES)
+        self.shop.alter("ALTER TABLE customers RENAME COLUMN balance TO credit")
+        customers["credit"] = customers.pop("balance")
+        self.shop.alter("ALTER TABLE orders ALTER COLUMN quantity TYPE bigint")
+        orders["quantity"] = large_number
+        self.shop.alter("ALTER TABLE articles DROP COLUMN legacy_code")
+        del articles["legacy_code"]
+
+    def _position(self) -> object:
+        return self.capture.worker.source_position(CONNECTOR)
+
+    def _clean(self) -> None:
+        for table in self.tables:
+            TypedCommands(self.capture.broker).told("compact", "now", table.topic)
+
+
+@pytest.fixture
+def site(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    use_session(monkeypatch, session)
+    try:
+        with (
+            change_capture(tmp_path) as capture,
+            capture.postgres.connect() as connection,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            shop = ShopDatabase(connection, seed=SEED, changes=CHANGES)
+            yield Site(capture, shop, tmp_path / "tables", pool)
+    except (JarsUnavailable, PostgresUnavailable) as missing:
+        pytest.skip(str(missing))
+
+
+def test_tables_equal_those_of_the_database(site: Site) -> None:
+    site.change(0.1)
+    site.capture.capture(TABLES)
+    site.capture.until_caught_up()
+    kill_the_worker(site)
+    follow_all(site)
+
+    site.add_columns()
+    kill_the_broker(site)
+    follow_added_columns(site)
+
+    kill_the_registry(site)
+    refuse_changed_columns(site)
+    write_again_after_a_rename(site)
+
+    site.capture.snapshot("customers")
+    site.change(0.1)
+    site.capture.until_caught_up()
+    succeed(site.customers.stream(), site.orders.batch(), site.articles.batch())
+    for table in site.tables:
+        table.refute_difference()
+        for kind in FORMATS:
+            table.refute_difference_of_export(kind)
+
+
+def kill_the_worker(site: Site) -> None:
+    """While it works: it repeats what it had not noted as sent."""
+    work = site.changing(0.3)
+    site.capture.worker.kill()
+    site.capture.worker.start()
+    work.result()
+    site.capture.until_caught_up()
+
+
+def kill_the_broker(site: Site) -> None:
+    """While it is written: the worker and the registry wait until it is there again."""
+    work = site.changing(0.3)
+    site.capture.broker.kill()
+    site.capture.broker.start()
+    work.result()
+    site.capture.until_caught_up()
+
+
+def kill_the_registry(site: Site) -> None:
+    """When it is needed: at a new schema Debezium's task fails, and an operator restarts it."""
+    capture = site.capture
+    capture.registry.kill()
+    site.change_columns()
+    site.change(0.2)
+    until("the task fails", lambda: capture.states() == ["RUNNING", "FAILED"], capture.worker.tail)
+    refused = site.customers.stream()
+    assert refused.code == 1
+    assert f"{site.customers.topic}-key: the registry at {capture.registry.url}" in refused.said
+    assert "cannot be reached: Connection refused" in refused.said
+
+    capture.registry.start()
+    capture.worker.restart_failed_tasks(CONNECTOR)
+    until("the task works", lambda: capture.states() == RUNNING, capture.worker.tail)
+    capture.until_caught_up()
+
+
+def follow_all(site: Site) -> None:
+    """Follow all topics while they are cleaned."""
+    cleaning = site.clean()
+    succeed(*(table.stream() for table in site.tables))
+    cleaning.result()
+    for table in site.tables:
+        table.refute_difference()
+
+
+def follow_added_columns(site: Site) -> None:
+    """The database has filled a default into rows of which no event tells: only `batch` has it."""
+    cleaning = site.clean()
+    refused = site.customers.stream()
+    assert (refused.code, refused.said) == (1, REFUSED_DEFAULT)
+    succeed(site.customers.batch(), site.orders.stream())
+    cleaning.result()
+    site.orders.refute_difference()
+    site.customers.refute_difference()
+
+
+def refuse_changed_columns(site: Site) -> None:
+    refused = {
+        site.customers: "balance is decimal(12,2) in the table and missing in the requested schema",
+        site.orders: "quantity is int in the table and bigint in the requested schema",
+        site.articles: "legacy_code is string in the table and missing in the requested schema",
+    }
+    for table, sentence in refused.items():
+        ended = table.stream()
+        assert (ended.code, ended.said) == (1, REFUSED + sentence)
+
+
+def write_again_after_a_rename(site: Site) -> None:
+    """Only the values from before it are missing, which the events have under the old name."""
+    succeed(site.customers.batch())
+    found = site.customers.differences()
+    assert {(each.column, each.found) for each in found} == {("credit", None)}
+
+
+def succeed(*ended: Ended) -> None:
+    assert {each.code for each in ended} == {0}, ended
