@@ -99,6 +99,7 @@ SOAK_REPLOG_SEEDS ?= 20000
 SOAK_MIRROR_SEEDS ?= 5000
 SOAK_MIRROR_RECORDS ?= 5000000
 SOAK_FEATURE_RECORDS ?= 50000000
+SOAK_CAPTURED_CHANGES ?= 5000000
 
 soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tests; writes bench/results/soak.txt
 	KOMPAKT_SOAK=1 KOMPAKT_ATTACK_SOAK=1 KOMPAKT_KILLS=$(SOAK_KILLS) KOMPAKT_CRASH_STATES=$(SOAK_CRASH_STATES) \
@@ -106,11 +107,13 @@ soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tes
 	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) KOMPAKT_CLEAN_KILLS=$(SOAK_CLEAN_KILLS) \
 	KOMPAKT_TABLE_HISTORIES=$(SOAK_TABLE_HISTORIES) KOMPAKT_STREAMS_KILLS=$(SOAK_STREAMS_KILLS) KOMPAKT_WRONG_PASSWORDS=$(SOAK_WRONG_PASSWORDS) \
 	KOMPAKT_REPLOG_SEEDS=$(SOAK_REPLOG_SEEDS) KOMPAKT_MIRROR_SEEDS=$(SOAK_MIRROR_SEEDS) \
-	KOMPAKT_MIRROR_RECORDS=$(SOAK_MIRROR_RECORDS) KOMPAKT_FEATURE_RECORDS=$(SOAK_FEATURE_RECORDS) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
+	KOMPAKT_MIRROR_RECORDS=$(SOAK_MIRROR_RECORDS) KOMPAKT_FEATURE_RECORDS=$(SOAK_FEATURE_RECORDS) \
+	KOMPAKT_CAPTURED_CHANGES=$(SOAK_CAPTURED_CHANGES) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties \
 	    tests/cli/standby/test_mutated_answers.py tests/cli/standby/test_mutated_coordinator_answers.py \
 	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
-	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py \
+	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py tests/pipeline/test_company_page.py \
+	    tests/pipeline/tables/test_captured_changes.py \
 	    tests/conformance/test_streams.py tests/server/test_bad_input_over_tls.py tests/replog/test_simulation.py \
 	    tests/server/replication/test_mirror_simulation.py tests/server/test_metadata_damage.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status

@@ -21,7 +21,17 @@ COMMAND_SECONDS_MAX = 600
 
 def page_blocks(page: Path, language: str) -> list[str]:
     """Returns the code blocks of a page that are in a language."""
-    text = page.read_text("utf-8")
+    return _blocks(page.read_text("utf-8"), language)
+
+
+def typed_lines(text: str) -> list[str]:
+    """Returns what is typed in the console blocks of a page, or of a part of it."""
+    typed = [line for block in _blocks(text, "console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in typed)
+    return [line.removeprefix("$ ") for line in typed]
+
+
+def _blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 

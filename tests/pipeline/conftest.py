@@ -15,6 +15,7 @@ SOAKED = {
     "tables/test_table_histories.py": "KOMPAKT_TABLE_HISTORIES",
     "test_delta_upkeep.py": "KOMPAKT_SOAK",
     "test_pipeline_page.py": "KOMPAKT_SOAK",
+    "test_company_page.py": "KOMPAKT_SOAK",
 }
 """Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
 and for each first use of a part of Delta."""

@@ -1,9 +1,11 @@
-"""docs/pipeline.md, typed from its first line to its last as a newcomer would."""
+"""docs/pipeline.md, typed from its installation to its last line as a newcomer would.
+
+`test_company_page.py` types what stands before.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 
 from pipeline.spark.jars import ALL_PINS, JarsUnavailable, jars
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
-from tests.harness.typed_commands import TypedCommands
+from tests.harness.typed_commands import TypedCommands, typed_lines
 
 pytestmark = pytest.mark.spark
 
@@ -44,10 +46,7 @@ def _jars() -> None:
 
 def lines() -> list[str]:
     page = (CHECKOUT / "docs" / "pipeline.md").read_text("utf-8")
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    typed = [line for block in blocks for line in block.splitlines()]
-    assert all(line.startswith("$ ") for line in typed)
-    return [line.removeprefix("$ ") for line in typed]
+    return typed_lines(page.partition("\n## Install\n")[2])
 
 
 def test_the_pages_commands_make_a_delta_table_that_follows_a_topic(tmp_path: Path) -> None:
