@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +23,6 @@ from tests.harness.process_tree import below, wait_until_gone
 USER = "postgres"
 DATABASE = "postgres"
 START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 60.0
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -48,11 +46,10 @@ class Postgres:
     Raises PostgresUnavailable if it is not installed.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         self._programs = programs()
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self._folder / "data"
-        self._settings = {**SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
@@ -74,7 +71,7 @@ class Postgres:
         """Start it on its data, which the first start makes, and wait until it takes connections."""
         if not self._data.exists():
             self._make()
-        words = [f"-c{name}={value}" for name, value in self._settings.items()]
+        words = [f"-c{name}={value}" for name, value in SETTINGS.items()]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._data, f"-cport={self.port}", *words],
@@ -93,13 +90,6 @@ class Postgres:
         self._process.kill()
         self._process.wait()
         wait_until_gone(others)
-        self._process = None
-
-    def stop(self) -> None:
-        """Send SIGINT: it rolls back what is open, and ends cleanly."""
-        assert self._process is not None
-        self._process.send_signal(2)
-        assert self._process.wait(STOP_SECONDS_MAX) == 0, self.tail()
         self._process = None
 
     def connect(self) -> psycopg.Connection[Any]:
