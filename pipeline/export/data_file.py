@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
+from pipeline.export.columns.key_identity import identity_of
 from pipeline.export.columns.reader import Refused, RowReader, RowsRead
 from pipeline.export.equal_keys import KeyPlaces
 from pipeline.export.last_records import LogPart, last_records
@@ -39,6 +41,8 @@ ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 << 20
 """A row group ends when it has so many rows or bytes, before compression. It is held in memory."""
 COMPRESSION = "zstd"
+KEYS_READ = 1 << 16
+"""So many keys of a file are read at once."""
 ORIGIN_TYPES = (pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"))
 UNFINISHED = ".unfinished"
 """The end of a file's name while it is written."""
@@ -49,8 +53,14 @@ class DataFile:
     """A complete data file."""
 
     path: Path
+    """Never used twice: an earlier version of a table may still name a file, with its size."""
     rows: int
     size: int
+
+    @property
+    def name(self) -> str:
+        """The name of its rows, if an export has written it (`PartWriter.name`)."""
+        return self.path.name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +91,18 @@ class PartWriter:
         self._meaning = meaning_of(self._payload, schema)
 
     def name(self, part: LogPart, identity: LogIdentity) -> str:
-        """Returns the name of a part's file. Two files of one name have the same rows."""
+        """Returns the name of a part's rows, with which its file's begins. The same name: the same rows."""
         digest = xxhash.xxh3_128()
         digest.update(self._meaning)
         digest.update(identity.topic_id.bytes)
         digest.update(part.last.tobytes())
         where = f"{part.range.partition:05d}-{part.range.first_offset:020d}"
-        return f"part-{where}-{digest.hexdigest()}.parquet"
+        return f"part-{where}-{digest.hexdigest()}"
 
     def write(
         self, fs: FileSystem, part: LogPart, path: Path, progress: Callable[[int], None]
     ) -> WrittenPart:
-        """Write a part's rows to a new file, synced. Without any row there is no file.
+        """Write a part's rows to a file with a new name, synced. Without any row there is no file.
 
         Args:
             progress: gets the bytes of segments that are done.
@@ -113,6 +123,23 @@ class PartWriter:
             unfinished.unlink(missing_ok=True)
         file = DataFile(path=path, rows=rows, size=path.stat().st_size) if rows else None
         return WrittenPart(file=file, keys=keys if keys.count else None)
+
+    def holds(self, file: DataFile, part: LogPart) -> bool:
+        """Returns whether a file by a part's name can stay, and its keys can be compared with others'.
+
+        Keys that are records may be equal in other bytes. The file lacks those of records that delete.
+        """
+        return self.keys_are_bytes or file.rows == len(part.last)
+
+    def keys_in(self, file: DataFile) -> KeyPlaces:
+        """Returns where the keys of a file are, as `write` does for a new one. Raises OSError."""
+        keys = KeyPlaces()
+        if not self.keys_are_bytes:
+            names = [self._payload.key_column, "_offset"]
+            with pq.ParquetFile(file.path) as opened:
+                for rows in opened.iter_batches(KEYS_READ, columns=names):
+                    keys.add(identity_of(rows.column(names[0])), rows.column(names[1]))
+        return keys
 
     def _write(self, tables: Iterator[pa.Table], path: Path) -> int:
         """Returns the number of rows."""
@@ -149,6 +176,11 @@ class PartWriter:
         columns += origin(part, records)
         table = pa.Table.from_arrays(columns, schema=self.schema)
         return table if not read.deletes.any() else table.filter(pa.array(~read.deletes))
+
+
+def new_path(folder: Path, name: str) -> Path:
+    """Returns the path of a new file for the rows of this name."""
+    return folder / f"{name}-{token_hex(4)}.parquet"
 
 
 def table_schema(columns: pa.Schema, *, keeps_unparsed: bool) -> pa.Schema:

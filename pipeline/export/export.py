@@ -59,7 +59,8 @@ def export(
     topic = logs[0].topic_partition.topic
     if held is not None:
         refuse_other_topics(held, [topic])
-    known = target.files() if held is not None else {}
+    files_before = target.files().values() if held is not None else ()
+    known = {each.name: each for each in files_before}
     place = target.begin(writer.schema)
     writer.write_as(place.schema)
     work = ExportWork(
@@ -76,7 +77,7 @@ def export(
         raise
     # If this fails, it may have happened nevertheless: then the files are the table.
     target.commit(files, writer.schema, cut)
-    new = [each for each in files if each.path.name not in known]
+    new = [each for each in files if known.get(each.name) != each]
     return Summary(
         rows=sum(each.rows for each in files),
         files_written=len(new),
@@ -138,5 +139,5 @@ def _written(
 
 def _remove_new(files: Sequence[DataFile], known: Mapping[str, DataFile]) -> None:
     for each in files:
-        if each.path.name not in known:
+        if known.get(each.name) != each:
             each.path.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from cleaner.inspect.last_offsets import LogKeys
 from cleaner.pacing.meter import unpaced_meter
-from pipeline.export.data_file import DataFile, PartWriter, WrittenPart
-from pipeline.export.equal_keys import outranked
+from pipeline.export.data_file import DataFile, PartWriter, WrittenPart, new_path
+from pipeline.export.equal_keys import KeyPlaces, outranked
 from pipeline.export.last_records import PART_BYTES, LogPart, Offsets, first_unkeyed, parts_of
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import OnMissingKey
@@ -57,7 +57,7 @@ class ExportWork:
     folder: Path
     """Where new files go."""
     known: Mapping[str, DataFile]
-    """The table's files by their names."""
+    """The table's files by the names of their rows."""
     progress: ExportProgress
 
 
@@ -77,12 +77,13 @@ class LogExport:
         self._files = files
         self._log = log
         self._closing = closing
-        kept = [self._kept_file(each) for each in parts]
-        self._kept = [file for file in kept if file is not None]
-        """The files of the table that hold parts of this log."""
-        self._missing = [part for part, file in zip(parts, kept, strict=True) if file is None]
+        files_of = [(part, self._kept_file(part)) for part in parts]
+        self._kept = [(part, file) for part, file in files_of if file is not None]
+        """The parts that the table holds, with their files."""
+        self._missing = [part for part, file in files_of if file is None]
         # State.
         self._written: list[Future[WrittenPart]] = []
+        self._kept_keys: list[Future[KeyPlaces]] = []
 
     @classmethod
     def begin(cls, work: ExportWork, identity: LogIdentity) -> LogExport | None:
@@ -115,6 +116,7 @@ class LogExport:
         progress = self._work.progress
         progress.expected(sum(each.size for each in self._missing))
         self._written = [pool.submit(self._write, each, progress.read) for each in self._missing]
+        self._kept_keys = [pool.submit(self._work.writer.keys_in, file) for _, file in self._kept]
 
     def finish(self) -> list[DataFile]:
         """Wait for the files. Returns them, with those that the table has already.
@@ -124,15 +126,34 @@ class LogExport:
             As `PartWriter.write`.
         """
         written = [each.result() for each in self._written]
-        losers = outranked(each.keys for each in written if each.keys is not None)
+        losers = outranked(
+            [each.keys for each in written if each.keys is not None]
+            + [each.result() for each in self._kept_keys]
+        )
         if len(losers) and self._work.reading.strategy.has_versions:
             self._refuse_equal_keys(int(losers[0]))
-        for number, part in enumerate(self._missing):
-            rest = part.without(losers)
-            if len(rest.last) < len(part.last):
-                self._remove(written[number].file)
-                written[number] = self._write(rest, lambda count: None)
-        return self._kept + [each.file for each in written if each.file is not None]
+        new = (
+            (part, self._settled(part, each.file))
+            for part, each in zip(self._missing, written, strict=True)
+        )
+        found = (self._without(losers, part, file) for part, file in [*self._kept, *new])
+        return [file for file in found if file is not None]
+
+    def _settled(self, part: LogPart, file: DataFile | None) -> DataFile | None:
+        """Returns the file of a part that was read: the table's, if that has these rows already."""
+        known = self._known_file(part)
+        if file is None or known is None:
+            return file
+        self._remove(file)
+        return known
+
+    def _without(self, losers: Offsets, part: LogPart, file: DataFile | None) -> DataFile | None:
+        """Returns the file of a part without these records; written again if it has some of them."""
+        rest = part.without(losers)
+        if len(rest.last) == len(part.last):
+            return file
+        self._remove(file)
+        return self._known_file(rest) or self._write(rest, lambda count: None).file
 
     def discard(self) -> None:
         """Remove the new files, when no more of them are being written."""
@@ -145,10 +166,16 @@ class LogExport:
         self._closing.close()
 
     def _kept_file(self, part: LogPart) -> DataFile | None:
-        """Returns the file that the table has of a part. Equal keys are found only by reading them."""
-        if not self._work.writer.keys_are_bytes:
-            return None
-        return self._work.known.get(self._work.writer.name(part, self._log.identity))
+        """Returns the file that the table has of a part, if it can stay."""
+        file = self._known_file(part)
+        return file if file is not None and self._work.writer.holds(file, part) else None
+
+    def _known_file(self, part: LogPart) -> DataFile | None:
+        """Returns the file that the table has of a part."""
+        return self._work.known.get(self._name_of(part))
+
+    def _name_of(self, part: LogPart) -> str:
+        return self._work.writer.name(part, self._log.identity)
 
     def _refuse_equal_keys(self, offset: int) -> None:
         where = self._log.identity.topic_partition
@@ -159,12 +186,12 @@ class LogExport:
         )
 
     def _remove(self, file: DataFile | None) -> None:
-        """Remove a file, unless the table has one of this name."""
-        if file is not None and file.path.name not in self._work.known:
+        """Remove a new file."""
+        if file is not None and self._work.known.get(file.name) != file:
             file.path.unlink(missing_ok=True)
 
     def _write(self, part: LogPart, progress: Callable[[int], None]) -> WrittenPart:
-        path = self._work.folder / self._work.writer.name(part, self._log.identity)
+        path = new_path(self._work.folder, self._name_of(part))
         return self._work.writer.write(self._files, part, path, progress)
 
 

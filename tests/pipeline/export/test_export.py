@@ -217,6 +217,39 @@ def test_keys_that_say_the_same_in_other_bytes_are_one_row(tmp_path: Path) -> No
         assert table == {1: (2, b"new")}
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_stays_until_one_of_its_keys_comes_again_in_other_bytes(
+    kind: str, tmp_path: Path
+) -> None:
+    payload = Payload(key_format=PayloadFormat.JSON, key_schema="id BIGINT")
+    log = CompactedLog(replace(CONFIG, segment_bytes=1 << 20), SETTINGS)
+    log.append_segment((b'{"id":1}', b"1"), (b'{"id":2}', b"2"))
+    log.append_segment((b'{"id":3}', b"3"), (b'{"id":4}', b"4"), (b'{"id":5}', None))
+
+    def run() -> tuple[int, int]:
+        done = export_to(
+            target_of(kind, tmp_path), on_disk(log, tmp_path), payload=payload, part_bytes=1
+        )
+        return done.files_written, done.files_kept
+
+    assert run() == (2, 0)
+    log.append((b'{"id":6}', b"6"))
+    # The part with a deletion is read, and gives the same file.
+    assert run() == (1, 2)
+    log.append((b'{ "id": 2 }', b"new"))
+    assert run() == (2, 1)
+    assert keys_in(kind, tmp_path) == {1: b"1", 2: b"new", 3: b"3", 4: b"4", 6: b"6"}
+    log.append((b'{"id" : 1}', None))
+    assert run()[1] == 1
+    assert keys_in(kind, tmp_path) == {2: b"new", 3: b"3", 4: b"4", 6: b"6"}
+
+
+def keys_in(kind: str, folder: Path) -> dict[int, bytes]:
+    rows = table_in(kind, folder).to_pylist()
+    assert len({row["key"]["id"] for row in rows}) == len(rows)
+    return {row["key"]["id"]: row["value"] for row in rows}
+
+
 def test_equal_keys_of_records_with_versions_are_refused(tmp_path: Path) -> None:
     log = CompactedLog()
     log.append((b'{"id":1}', b"old"), (b'{"id": 1}', b"new"))
