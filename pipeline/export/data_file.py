@@ -91,7 +91,7 @@ class PartWriter:
         self._meaning = meaning_of(self._payload, schema)
 
     def name(self, part: LogPart, identity: LogIdentity) -> str:
-        """Returns the name of a part's rows, with which that of its file begins. Equal names: equal rows."""
+        """Returns the name of a part's rows: the beginning of its file's. Equal names: equal rows."""
         digest = xxhash.xxh3_128()
         digest.update(self._meaning)
         digest.update(identity.topic_id.bytes)
