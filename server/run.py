@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from server.runtime.tasks import awaited
 from server.security.audit_file import audit_file
 from storage.files.errors import StorageError
 from storage.files.local_files import LocalFileSystem
-from storage.files.open_files import share_descriptors
+from storage.files.open_files import raise_descriptor_limit, share_descriptors
 from storage.files.paths import AUDIT_LOG, join
 
 _log = logging.getLogger("server.run")
@@ -50,7 +49,7 @@ def run_until_stopped(config: BrokerConfig) -> str | None:
 def prepare_process() -> None:
     """Set what holds for the whole process: how freed memory is kept, and how many files it may open."""
     _keep_freed_memory()
-    _raise_descriptor_limit()
+    share_descriptors(raise_descriptor_limit())
 
 
 def _audit_file(config: BrokerConfig) -> AbstractContextManager[None]:
@@ -69,13 +68,6 @@ def _keep_freed_memory() -> None:
     touched. Other C libraries are not affected.
     """
     bytes(HEAP_BLOCK_BYTES_MAX)
-
-
-def _raise_descriptor_limit() -> None:
-    """Raise the limit of open descriptors to the hard limit, as servers do."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    share_descriptors(hard)
 
 
 async def serve(

@@ -35,6 +35,7 @@ from pipeline.tables.typed_payload import payload_of
 from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
 from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.open_files import raise_descriptor_limit
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.log_identity import LogIdentity
 from storage.log.on_disk import look_at_log
@@ -53,6 +54,7 @@ def run(said: Mapping[str, Any], *, as_json: bool) -> int:
         CommandFailed: see `pipeline.export.export.export`; the table is unchanged.
     """
     began = time.monotonic()
+    raise_descriptor_limit()  # The files of two partitions are held.
     try:
         topic = found_topic(said["data_dir"], said["topic"], said["strategy"])
         payload = exportable(payload_of(said))

@@ -93,4 +93,11 @@ def share_descriptors(limit: int) -> None:
     ACTIVE.files_max = limit // 3
 
 
+def raise_descriptor_limit() -> int:
+    """Allow this process as many open files as the system does, as servers do. Returns how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
 share_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])

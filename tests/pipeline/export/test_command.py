@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import uuid
@@ -160,3 +161,25 @@ def test_an_export_does_not_load_spark() -> None:
     """`kompakt export` must work without the extra `spark`."""
     code = "import sys, pipeline.export.run; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_partition_of_many_segments_is_held_whatever_the_soft_limit_of_open_files_is(
+    tmp_path: Path,
+) -> None:
+    log = CompactedLog()
+    for number in range(100):
+        log.append_segment((b"k%d" % number, b"v"))
+    topic = Path(on_disk(log, tmp_path).directory).parent
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    words = ["export", "orders", "--data-dir", topic, "--to", tmp_path / "parquet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *words],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert len(rows_in("parquet", tmp_path)) == 100
