@@ -174,7 +174,7 @@ def test_a_partition_of_many_segments_is_held_whatever_the_soft_limit_of_open_fi
 
     words = ["export", "orders", "--data-dir", topic, "--to", tmp_path / "parquet"]
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "cli", *map(str, words)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
         capture_output=True,
         timeout=60,
