@@ -85,19 +85,23 @@ def pytest_collection_finish() -> None:
 
 
 class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]
-    """Assign each file to one process, and all files of `pipeline` that use Spark to the same: they
-    share a session, and every further JVM would slow all of them down."""
+    """Assign each file to one process, and all files of `pipeline` to the same: they share a Spark
+    session, and every further JVM would slow all of them down. PySpark changes the log's handlers, too.
+    Files of `pipeline/export` that do not use Spark are as all others."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
-        return PIPELINE if scope.startswith(PIPELINE) and uses_spark(scope) else scope
+        if not scope.startswith(PIPELINE) or is_without_spark(scope):
+            return scope
+        return PIPELINE
 
 
 @cache
-def uses_spark(file: str) -> bool:
-    """Returns whether a test of this file is marked `spark`, or asks for the fixture `session`."""
-    text = (TESTS.parent / file).read_text("utf-8")
-    return "mark.spark" in text or "session: SparkSession" in text
+def is_without_spark(file: str) -> bool:
+    """Returns whether a file is of `pipeline/export` and no test in it is marked `spark`."""
+    if not file.startswith(f"{PIPELINE}export/"):
+        return False
+    return "mark.spark" not in (TESTS.parent / file).read_text("utf-8")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -75,8 +75,6 @@ DataDirs = Annotated[
     typer.Option(
         "--data-dir",
         metavar="PATH",
-        exists=True,
-        file_okay=False,
         help="A data directory (an entry of log.dirs) of a running or stopped broker, or a copy of one."
         " Repeatable.",
         rich_help_panel=READING,

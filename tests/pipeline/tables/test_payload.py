@@ -200,7 +200,9 @@ def test_a_column_that_the_writer_does_not_have_is_an_error_and_no_null(
 
     with pytest.raises(Exception, match="orders-0, offset 1") as failure:
         rows(session, payload, named(2, WITH_AGE), named(1, ORDER))
-    assert cause(failure.value) == "orders-0, offset 1: the value is not avro of this schema"
+    why = "it lacks the field age, for which --value-schema has no default"
+    says = f"orders-0, offset 1: the value has the schema with id 1: {why}"
+    assert cause(failure.value) == says
 
 
 def test_a_schema_that_the_registry_does_not_have_is_named_with_the_value(
