@@ -14,7 +14,7 @@ from cleaner.pacing.meter import PassMeter
 from cleaner.passes.index import indexed_blocks
 from cleaner.passes.scan import ReadableSegment
 from storage.formats.compaction_strategy import CompactionStrategy
-from storage.formats.key_sidecar import KeyBlock, key_block
+from storage.formats.key_sidecar import KeyBlock, key_blocks
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
 
@@ -62,12 +62,7 @@ class TemporaryKeys:
     def blocks(self) -> Iterator[KeyBlock]:
         """Yields the blocks, in order. Raises OSError."""
         self._file.seek(0)
-        position = first_entry = 0
-        for size in self._sizes:
-            block = key_block(self._file.read(size), position=position, first_entry=first_entry)
-            position += block.data_bytes
-            first_entry += block.entry_count
-            yield block
+        yield from key_blocks(self._file.read(size) for size in self._sizes)
 
     def close(self) -> None:
         """Delete them."""

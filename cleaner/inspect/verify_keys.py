@@ -23,7 +23,7 @@ from protocol.wire.errors import ProtocolError
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import LOG, MANIFEST, join
-from storage.formats.key_sidecar import KeyBlock, key_block
+from storage.formats.key_sidecar import KeyBlock, key_blocks
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode
@@ -77,13 +77,10 @@ class ScannedKeys:
             base_offset=self.row.base_offset,
             decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
         )
-        position = first_entry = 0
         meter = unpaced_meter()
-        for data in indexed_blocks(self.segment, indexer, chunk_bytes=CHUNK_BYTES, meter=meter):
-            block = key_block(data, position=position, first_entry=first_entry)
-            position += block.data_bytes
-            first_entry += block.entry_count
-            yield block
+        yield from key_blocks(
+            indexed_blocks(self.segment, indexer, chunk_bytes=CHUNK_BYTES, meter=meter)
+        )
 
 
 def verify_keys(

@@ -34,10 +34,8 @@ from typing import Self
 
 from cleaner.inspect.unswapped_log import UnswappedLog
 from cleaner.kernel.kernel import OffsetMap
-from cleaner.pacing.meter import PassMeter
-from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.meter import PassMeter, unpaced_meter
 from cleaner.pacing.settings import CleanerSettings
-from cleaner.pacing.throttle import Throttle
 from cleaner.passes.dirty_section import DirtySection, dirty_section
 from cleaner.passes.index import IndexedSegment, SegmentIndex
 from cleaner.passes.key_parts import KeyParts
@@ -124,7 +122,7 @@ class RemotePass:
             keeps_key_sidecars=False,
             decompressed_bytes_max=plan.decompressed_bytes_max,
         )
-        self._meter = meter or _free_meter()
+        self._meter = meter or unpaced_meter()
         self._monotonic = monotonic
         self._hash_key = _hash_key(self._fs, plan)
         self._plan = cleaning_plan_from(plan, fs or ReadOnlyFileSystem(), self._hash_key)
@@ -401,13 +399,3 @@ def _hash_key(fs: FileSystem, plan: RemotePlan) -> bytes:
     if hash_key_check(hash_key).hex() != plan.hash_key_check:
         raise WrongHashKey(f"{plan.log_dir}/{HASH_KEY} is not the key of {plan.topic}")
     return hash_key
-
-
-def _free_meter() -> PassMeter:
-    """Returns a meter that neither throttles nor stops."""
-    return PassMeter(
-        throttle=Throttle(clock=time.monotonic),
-        probe=SilentProbe(),
-        sleep=lambda _seconds: False,
-        is_stale=lambda: False,
-    )

@@ -7,14 +7,11 @@ and the result names one of them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from cleaner.pacing.meter import CleaningAborted, PassMeter
-from cleaner.pacing.probe import SilentProbe
-from cleaner.pacing.throttle import Throttle
+from cleaner.pacing.meter import CleaningAborted, unpaced_meter
 from cleaner.passes.mark import Marked
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.remote.execute import LeaseGone, RemotePass, SegmentKeys, WrongHashKey
@@ -60,12 +57,7 @@ class Section:
 
 def attempt(plan: RemotePlan, work: Work[T]) -> Outcome[T]:
     """Run a task of a plan. Returns its outcome."""
-    meter = PassMeter(
-        throttle=Throttle(clock=time.monotonic),
-        probe=SilentProbe(),
-        sleep=lambda _seconds: False,
-        is_stale=lambda: False,
-    )
+    meter = unpaced_meter()
     value, said = None, None
     try:
         with RemotePass(plan, meter=meter) as executor:

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -361,6 +361,16 @@ def key_block(data: bytes | memoryview, *, position: int, first_entry: int) -> K
         has_column=len(data) != head.block_bytes(has_column=False),
         data=memoryview(data),
     )
+
+
+def key_blocks(all_data: Iterable[bytes]) -> Iterator[KeyBlock]:
+    """Decode the heads of all blocks of a segment, in order."""
+    position = first_entry = 0
+    for data in all_data:
+        block = key_block(data, position=position, first_entry=first_entry)
+        position += block.data_bytes
+        first_entry += block.entry_count
+        yield block
 
 
 def sealed(body: bytes) -> bytes:

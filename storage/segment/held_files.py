@@ -20,7 +20,7 @@ from storage.segment.listed_file import Listed, open_listed
 
 
 class HeldFiles(ReadOnlyFileSystem):
-    """A file system for readers that opens held files again by their names, whatever became of them.
+    """A file system for readers that opens held files by their names, also after they were deleted.
 
     Use it in a `with` statement, which closes the held files at its end. A file that was opened from it
     stays usable for as long as its reader keeps it. Safe to share between threads after `hold`.

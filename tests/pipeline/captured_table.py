@@ -34,7 +34,7 @@ READ: dict[str, Callable[[str], Any]] = {
     "jsonb": json.loads,
     "timestamp with time zone": datetime.fromisoformat,
 }
-"""By the type in the database: how to read what Debezium writes as text whatever its settings are."""
+"""By the type in the database: how to read what Debezium always writes as text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
     DDL     id BIGINT NOT NULL, `a b` ARRAY<STRUCT<x: INT, y DECIMAL(10, 2)>> COMMENT 'text'
     JSON    {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true}]}
 
-Every column is nullable, whatever the schema says, as it is in Spark's `from_json`.
+Every column is nullable, also where the schema says NOT NULL, as in Spark's `from_json`.
 
 Source: Spark's SqlBaseParser.g4 (`colTypeList`, `complexColType`), DataType.fromJson.
 """

@@ -1,4 +1,4 @@
-"""What a decoder makes of keys or values, whatever their format."""
+"""The result of decoding keys or values, the same for all formats."""
 
 from __future__ import annotations
 

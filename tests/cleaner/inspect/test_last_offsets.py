@@ -1,4 +1,4 @@
-"""The last record of each key is found from the files of a log, whatever has become of it."""
+"""The last record of each key is found from the files of a log after any history."""
 
 from __future__ import annotations
 

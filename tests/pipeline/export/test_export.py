@@ -1,4 +1,4 @@
-"""An export is the last value of each key at one moment, whatever the log and the table have been."""
+"""An export is the last value of each key at one moment, after any history of log and table."""
 
 from __future__ import annotations
 

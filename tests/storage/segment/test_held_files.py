@@ -1,4 +1,4 @@
-"""A log whose files are held is read as it was, whatever a broker does to them."""
+"""A log whose files are held is read as it was when a broker has renamed or deleted them."""
 
 from __future__ import annotations
 
