@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer
@@ -28,6 +28,8 @@ PROPERTIES = {
     "view.list": "true",  # kafka-python looks for a topic in the list of all.
 }
 SESSION_MS = 10_000
+POLL_INTERVAL_MS_MAX = 30_000
+"""A member that has died cannot hold up a rebalance for longer."""
 PASSES_BETWEEN = 3
 
 Place: TypeAlias = tuple[int, bytes]
@@ -62,6 +64,7 @@ def by_librdkafka(bootstrap: str) -> Iterator[Sequence[Read]]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": SESSION_MS,
+        "max.poll.interval.ms": POLL_INTERVAL_MS_MAX,
     }
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe([VIEW])
@@ -80,6 +83,7 @@ def by_kafka_python(bootstrap: str) -> Iterator[Sequence[Read]]:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
+        max_poll_interval_ms=POLL_INTERVAL_MS_MAX,
     )
     with closing(consumer):
         while True:
@@ -116,10 +120,25 @@ class Member:
                 if self._has_to_leave.is_set():
                     return
 
+    def has_records(self) -> bool:
+        """Returns whether it has read any. Raises the thread's error if it has ended."""
+        if self._run.done():
+            self._run.result()
+        return self.read > 0
+
     def leave(self) -> None:
         """Leave the group. Raises the thread's error, if any."""
         self._has_to_leave.set()
         self._run.result(60)
+        self._thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let the thread end even if the test has failed: it would go on looking for the broker, and its
+        sockets would be warnings of later tests."""
+        self._has_to_leave.set()
         self._thread.shutdown()
 
 
@@ -141,7 +160,7 @@ def last_values(records: Sequence[Written]) -> Mapping[Place, bytes]:
 def test_a_group_holds_the_state_while_the_cleaner_works_and_members_come_and_go(
     client: str, tmp_path: Path
 ) -> None:
-    with BrokerProcess(tmp_path, PROPERTIES) as broker:
+    with BrokerProcess(tmp_path, PROPERTIES) as broker, ExitStack() as members:
         bootstrap, state = broker.bootstrap_servers, State()
         create_topic(bootstrap, TOPIC, partitions=PARTITIONS, config=COMPACTED)
 
@@ -154,8 +173,8 @@ def test_a_group_holds_the_state_while_the_cleaner_works_and_members_come_and_go
             )
 
         def joined() -> Member:
-            member = Member(client, bootstrap, state)
-            until("a member has records", lambda: member.read > 0, broker.tail)
+            member = members.enter_context(Member(client, bootstrap, state))
+            until("a member has records", member.has_records, broker.tail)
             more_passes()
             return member
 
@@ -175,9 +194,9 @@ def test_a_group_holds_the_state_while_the_cleaner_works_and_members_come_and_go
         )
         third.leave()
         # The next member begins where the group was, and holds the state by what it reads from there.
-        fourth = Member(client, bootstrap, state)
+        fourth = members.enter_context(Member(client, bootstrap, state))
         with KeyedWriter(bootstrap, TOPIC, partitions=PARTITIONS, seed=2) as again:
-            until("a member has records", lambda: fourth.read > 0, broker.tail)
+            until("a member has records", fourth.has_records, broker.tail)
             more_passes()
             again.stop()
         expected = last_values([*writer.records, *again.records])
