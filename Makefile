@@ -19,8 +19,8 @@ pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`
 	$(BIN)/kompakt pipeline jars
 
 # Number of processes that share the test files; 0 runs them in this process, sorted by name. Many tests
-# wait for other processes, so two cores have work for five. Those of `make quick` do not wait.
-TEST_PROCESSES ?= 5
+# wait for other processes, so two cores have work for four. Those of `make quick` do not wait.
+TEST_PROCESSES ?= 4
 QUICK_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
@@ -113,7 +113,7 @@ soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tes
 	    tests/cli/standby/test_mutated_answers.py tests/cli/standby/test_mutated_coordinator_answers.py \
 	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
 	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py tests/pipeline/test_company_page.py \
-	    tests/pipeline/tables/test_captured_changes.py \
+	    tests/pipeline/tables/test_captured_changes.py tests/pipeline/load/test_load_kills.py tests/test_wheel.py \
 	    tests/conformance/test_streams.py tests/server/test_bad_input_over_tls.py tests/replog/test_simulation.py \
 	    tests/server/replication/test_mirror_simulation.py tests/server/test_metadata_damage.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status

@@ -10,7 +10,6 @@ happened: no record is lost, and none comes back.
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pytest
@@ -19,13 +18,15 @@ from tests.cleaner.race import Race
 from tests.cleaner.race_events import EVENTS, HARMLESS_EVENTS
 from tests.cleaner.race_logs import LOGS, uncleaned_log
 from tests.harness.compacted_log import CompactedLog
+from tests.harness.examples import IS_SOAK, every
 from tests.harness.sidecar_mode import SidecarMode
 
-IS_SOAK = "KOMPAKT_SOAK" in os.environ
-STRIDE = 1 if IS_SOAK else 7
-"""Run every n-th step of a pass over a log that was cleaned before or has transactions."""
-STRIDE_BESIDE = 1 if IS_SOAK else 17
-"""Run every n-th step of a pass that the event must not end."""
+STRIDE_UNCLEANED = 3
+"""Run every n-th step of a pass, from a random one on; a soak runs all, here and below."""
+STRIDE = 7
+"""The same for a log that was cleaned before or has transactions."""
+STRIDE_BESIDE = 17
+"""The same if the event must not end the pass."""
 SAMPLES = 2000 if IS_SOAK else 20
 """Run every n-th of the thousands of schedules with two switches."""
 
@@ -46,7 +47,8 @@ def test_whatever_happens_at_any_step_of_a_pass_loses_and_resurrects_no_record(
     assert len(race.states) > 3
     assert race.pass_steps > 60
 
-    for step in range(1, race.pass_steps + 1, 1 if log == "uncleaned" else STRIDE):
+    steps = range(1, race.pass_steps + 1)
+    for step in every(STRIDE_UNCLEANED if log == "uncleaned" else STRIDE, steps):
         race.run(step)
 
 
@@ -57,7 +59,7 @@ def test_what_goes_on_beside_a_pass_at_any_step_of_it_changes_nothing_that_it_le
 ) -> None:
     race = Race(LOGS[log](), HARMLESS_EVENTS[event])
 
-    for step in range(1, race.pass_steps + 1, STRIDE_BESIDE):
+    for step in every(STRIDE_BESIDE, range(1, race.pass_steps + 1)):
         race.run(step)
 
 

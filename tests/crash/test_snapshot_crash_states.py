@@ -14,7 +14,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from random import Random
 
 import pytest
@@ -321,11 +322,17 @@ def play_all(seeds: Iterable[int]) -> None:
         played(seed)
 
 
+@cache
+def unspoilt(seed: int) -> SnapshotSweep:
+    """Returns what was played of a seed, without bugs put in on purpose; it takes seconds."""
+    return played(seed)
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_crash_leaves_whole_snapshots_or_none_and_every_acknowledged_record(
     seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep = played(seed)
+    sweep = unspoilt(seed)
     with capsys.disabled():
         sys.stdout.write(f"\n{sweep.states} crash states, {sweep.seen_complete} whole snapshots\n")
     assert sweep.states > 400
@@ -333,7 +340,7 @@ def test_crash_leaves_whole_snapshots_or_none_and_every_acknowledged_record(
 
 
 def test_some_crashes_meet_a_snapshot_of_an_earlier_time() -> None:
-    assert any("s3" in played(seed).complete for seed in range(4))
+    assert any("s3" in unspoilt(seed).complete for seed in range(4))
 
 
 # ---------------------------------------------------------------- bugs put in on purpose
@@ -357,20 +364,21 @@ def passes_see_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("storage.log.cleaning_view.min", max, raising=False)
 
 
-PLANTS: Sequence[Callable[[pytest.MonkeyPatch], None]] = (
-    descriptor_before_the_sync,
-    files_removed_before_the_descriptor,
-    passes_see_everything,
-)
+FIRST_SEEDS: Mapping[Callable[[pytest.MonkeyPatch], None], int] = {
+    descriptor_before_the_sync: 0,
+    files_removed_before_the_descriptor: 2,
+    passes_see_everything: 3,
+}
+"""The bugs, and a seed that found each when this was written: those before it take long, in vain."""
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", FIRST_SEEDS)
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, StorageError)):
-        play_all(range(40))
+        play_all(range(FIRST_SEEDS[plant], 40))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -17,6 +17,7 @@ SOAKED = {
     "test_pipeline_page.py": "KOMPAKT_SOAK",
     "test_company_page.py": "KOMPAKT_SOAK",
     "tables/test_captured_changes.py": "KOMPAKT_SOAK",
+    "load/test_load_kills.py": "KOMPAKT_SOAK",
 }
 """Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
 and for each first use of a part of Delta."""

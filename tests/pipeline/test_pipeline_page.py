@@ -28,6 +28,10 @@ SAID = {
     "start_session": "|carol|Lima",
     "table batch": "2 keys in tables/parquet\n",
     "table offsets": "accounts",
+    "load --from mayors.csv --from-format csv --topic mayors --create 3": "mayors: 2 new, 0 changed, "
+    "0 deleted, 0 unchanged; 2 records of ",
+    "--sync --dry-run": "1 new, 1 changed, 1 deleted, 0 unchanged; 3 records of ",
+    "get mayors Rome": '"mayor":"Gio"',
     "export shop.orders": "1 key in tables/orders-files/current",
     "export accounts --to tables/accounts-delta": "2 keys in ",
     "export accounts --to bank.accounts": "2 keys in bank.accounts",

@@ -1,0 +1,1 @@
+"""Makes a compacted topic say what a table says."""

@@ -1,0 +1,103 @@
+"""A load that is killed at any moment, and typed again, leaves each record in the topic once."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.clients import ConfluentClient
+from tests.harness.process_tree import below, kill, wait_until_gone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+ROWS = 450_000
+TOPIC, PARTITIONS = "numbers", 3
+KILLS = 4
+SECONDS_MAX = 600
+
+
+class Command:
+    """`kompakt pipeline load`, as a process with all that Spark starts below it."""
+
+    def __init__(self, broker: BrokerProcess, table: Path) -> None:
+        words = ["pipeline", "load", "--from", str(table), "--from-format", "parquet"]
+        words += ["--topic", TOPIC, "--create", str(PARTITIONS), "--key", "id", "--json"]
+        words += ["--bootstrap-server", broker.bootstrap_servers]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cli", *words],
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill(self) -> None:
+        """Kill it with all processes that it has started."""
+        children = below(self.process.pid)
+        for pid in [self.process.pid, *children]:
+            kill(pid)
+        wait_until_gone(children)
+        assert self.process.wait() == -signal.SIGKILL
+
+    def result(self) -> dict[str, int]:
+        out, errors = self.process.communicate(timeout=SECONDS_MAX)
+        assert self.process.returncode == 0, errors
+        found: dict[str, int] = json.loads(out)
+        return found
+
+
+def end_offsets(broker: BrokerProcess) -> int:
+    """Returns the sum of the topic's end offsets, with what is not committed; 0 if there is no topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "ends"})
+    try:
+        if TOPIC not in consumer.list_topics(timeout=10).topics:
+            return 0
+        parts = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        return sum(consumer.get_watermark_offsets(part, timeout=10)[1] for part in parts)
+    finally:
+        consumer.close()
+
+
+def wait_for_end_offsets(broker: BrokerProcess, at_least: int, command: Command) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while end_offsets(broker) < at_least:
+        assert command.process.poll() is None, "the load has ended before it was killed"
+        assert time.monotonic() < deadline, f"no {at_least} records within {SECONDS_MAX} s"
+        time.sleep(0.05)
+
+
+def test_a_load_that_is_killed_and_typed_again_writes_each_record_once(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    session.range(ROWS).selectExpr("id", "concat('row ', id) AS text").write.parquet(str(table))
+    moments = random.Random(7)
+    # A delete policy would keep what a pass removes; no pass may hide a second record of a key.
+    with BrokerProcess(tmp_path / "broker", {"log.cleaner.enable": "false"}) as broker:
+        for _ in range(KILLS):
+            before = end_offsets(broker)
+            command = Command(broker, table)
+            wait_for_end_offsets(broker, before + moments.randrange(1, ROWS // KILLS), command)
+            command.kill()
+        last = Command(broker, table).result()
+        assert last["new"] + last["unchanged"] == ROWS
+        assert last["unchanged"] > 0, "no kill left a task that had committed"
+        assert Command(broker, table).result()["unchanged"] == ROWS
+        found = ConfluentClient().consume(broker.bootstrap_servers, [TOPIC])
+    values = {key: value for _, _, _, key, value in found}
+    assert Counter(key for _, _, _, key, _ in found) == Counter(values.keys())
+    assert values == {b"%d" % n: b'{"id":%d,"text":"row %d"}' % (n, n) for n in range(ROWS)}
