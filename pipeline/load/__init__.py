@@ -1,1 +1,1 @@
-"""Makes a compacted topic say what a table says."""
+"""Tables that become compacted topics."""

@@ -94,7 +94,7 @@ def plan_of(found: DataFrame) -> Plan:
                 " leave such rows out by --where, and delete their keys by --sync"
             )
         if (line["rows"] or 0) > 1:
-            raise TableRefused(f"{line['rows']} rows have the key {text(line['most'])}")
+            raise TableRefused(f"several rows have the key {text(line['most'])}: {line['rows']}")
     return Plan(
         counts={kind: lines[kind]["keys"] if kind in lines else 0 for kind in Kind},
         bytes_count=sum(line["size"] or 0 for kind, line in lines.items() if kind in WRITTEN),

@@ -136,7 +136,7 @@ class Member:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let the thread end even if the test has failed: it would go on looking for the broker, and its
+        """Let the thread end even if the test has failed: it would look for the broker for ever, and its
         sockets would be warnings of later tests."""
         self._has_to_leave.set()
         self._thread.shutdown()

@@ -86,9 +86,8 @@ def records(load: Load) -> list[tuple[int, bytes | None, Any]]:
 def test_what_is_new_differs_or_is_gone_is_written_and_nothing_else(
     session: SparkSession, broker: BrokerProcess
 ) -> None:
-    load = into(broker, "cities", create_partitions=3, sync=True, records_per_task=2)
+    load = into(broker, "cities", create_partitions=3, sync=True, records_per_task=3)
     first = [(1, "Bonn"), (2, None), (3, "Rome"), (4, "Oslo"), (5, "Lima")]
-    assert plan_only(session, load, first).counts == counts(new=5)
     assert loaded(session, load, first) == counts(new=5)
     assert loaded(session, load, first) == counts(unchanged=5)
     assert {key: value for _, key, value in records(load)} == {
@@ -150,7 +149,7 @@ def test_an_earlier_load_cannot_commit_any_more(
     ("rows", "says"),
     [
         ([(None, "a"), (1, "b"), (None, "c")], "rows without a key: 2"),
-        ([(1, "a"), (2, "b"), (1, "c"), (1, "d")], "3 rows have the key '1'"),
+        ([(1, "a"), (2, "b"), (1, "c"), (1, "d")], "several rows have the key '1': 3"),
     ],
 )
 def test_rows_that_are_no_state_are_refused(
