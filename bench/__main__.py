@@ -80,6 +80,12 @@ def _table_value_figures(pairs: int) -> list[Figure]:
     return table_value_figures(pairs)
 
 
+def _table_kind_figures(pairs: int) -> list[Figure]:
+    from bench.pipeline.table_kinds import table_kind_figures
+
+    return table_kind_figures(pairs)
+
+
 def _export_figures(pairs: int) -> list[Figure]:
     from bench.pipeline.exports import export_figures
 
@@ -142,6 +148,7 @@ GROUPS: dict[str, Group] = {
     "replog_snapshotters": snapshotter_figures,
     "segment_source": _segment_source_figures,
     "table_values": _table_value_figures,
+    "table_kinds": _table_kind_figures,
     "export": _export_figures,
     "distributed": _distributed_figures,
 }

@@ -76,19 +76,18 @@ class WrittenPart:
 class PartWriter:
     """Writes parts as data files. Several threads may share it."""
 
-    def __init__(self, reader: RowReader, payload: Payload) -> None:
+    def __init__(self, reader: RowReader, payload: Payload, in_files: pa.Schema) -> None:
+        """
+        Args:
+            in_files: `table_schema`, with the types and metadata that the table's files need.
+        """
         self._reader = reader
         self._keeps = payload.on_unparsable is OnUnparsable.KEEP
-        self.schema = table_schema(reader.schema, keeps_unparsed=self._keeps)
+        self._schema, self._in_files = table_schema(reader, payload), in_files
         self.keys_are_bytes = payload.key_format in HAS_NO_FIELDS
         """Whether two keys are equal exactly if their bytes are."""
         self._payload = payload
-        self.write_as(self.schema)
-
-    def write_as(self, schema: pa.Schema) -> None:
-        """Give the columns in files the types and metadata of `schema`, before anything is written."""
-        self._in_files = schema
-        self._meaning = meaning_of(self._payload, schema)
+        self._meaning = meaning_of(payload, in_files)
 
     def name(self, part: LogPart, identity: LogIdentity) -> str:
         """Returns the name of a part's rows: the beginning of its file's. Equal names: equal rows."""
@@ -174,7 +173,7 @@ class PartWriter:
         if self._keeps:
             columns.append(unparsed(records.column("value"), read.refused))
         columns += origin(part, records)
-        table = pa.Table.from_arrays(columns, schema=self.schema)
+        table = pa.Table.from_arrays(columns, schema=self._schema)
         return table if not read.deletes.any() else table.filter(pa.array(~read.deletes))
 
 
@@ -183,10 +182,11 @@ def new_path(folder: Path, name: str) -> Path:
     return folder / f"{name}-{token_hex(4)}.parquet"
 
 
-def table_schema(columns: pa.Schema, *, keeps_unparsed: bool) -> pa.Schema:
-    """Returns the columns of a table, given those of its keys and values."""
-    kept = [pa.field(UNPARSED, pa.binary())] if keeps_unparsed else []
-    return pa.schema([*columns, *kept, *map(pa.field, ORIGIN, ORIGIN_TYPES)])
+def table_schema(reader: RowReader, payload: Payload) -> pa.Schema:
+    """Returns the columns of a table."""
+    keeps = payload.on_unparsable is OnUnparsable.KEEP
+    kept = [pa.field(UNPARSED, pa.binary())] if keeps else []
+    return pa.schema([*reader.schema, *kept, *map(pa.field, ORIGIN, ORIGIN_TYPES)])
 
 
 def meaning_of(payload: Payload, schema: pa.Schema) -> bytes:

@@ -25,6 +25,7 @@ from deltalake.transaction import (
 from pipeline.export.data_file import DataFile
 from pipeline.export.target import Place
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.column_names import VALID_TO_OFFSET
 
 KEPT_FEATURES = frozenset({"timestampNtz"})
 """Features of a table, for its readers, with which its files still have exactly its rows."""
@@ -134,6 +135,8 @@ class DeltaTarget:
         metadata = table.metadata()
         if metadata.configuration.get(COLUMN_MAPPING, "none") != "none":
             layouts.append("column mapping")
+        if VALID_TO_OFFSET in table.schema().to_arrow().names:
+            layouts.append("a history")
         if metadata.partition_columns:
             layouts.append(f"partitions by {', '.join(metadata.partition_columns)}")
         if layouts:

@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pipeline.export.data_file import DataFile, PartWriter
+from pipeline.export.columns.reader import RowReader
+from pipeline.export.data_file import DataFile, PartWriter, table_schema
 from pipeline.export.log_export import ExportProgress, ExportWork, LogExport, Reading
 from pipeline.export.target import Target
 from pipeline.offsets.cut import Cut, TableRefused, refuse_other_topics
+from pipeline.tables.payload_options import Payload
 from storage.files.paths import topic_id_text
 from storage.formats.log_identity import LogIdentity
 
@@ -41,7 +43,7 @@ def export(
     logs: Sequence[LogIdentity],
     reading: Reading,
     target: Target,
-    writer: PartWriter,
+    payload: Payload,
     progress: ExportProgress,
 ) -> Summary:
     """Write a topic's last values as a table, in one commit.
@@ -50,19 +52,22 @@ def export(
         logs: the topic's partitions.
 
     Raises:
-        TableRefused: the table is not ours or holds more than these files; a key or a value cannot be
-            read; another program has changed the table meanwhile. The table is unchanged.
+        TableRefused: the table does not fit the options, is not ours, or holds more than these files;
+            a key or a value cannot be read; another program has changed the table meanwhile. The table
+            is unchanged.
         CorruptBatch, StorageError: a log is damaged, or cannot be read.
         OSError: the table cannot be written.
     """
+    reader = RowReader(payload, target.columns())
+    schema = table_schema(reader, payload)
     held = target.held()
     topic = logs[0].topic_partition.topic
     if held is not None:
         refuse_other_topics(held, [topic])
     files_before = target.files().values() if held is not None else ()
     known = {each.name: each for each in files_before}
-    place = target.begin(writer.schema)
-    writer.write_as(place.schema)
+    place = target.begin(schema)
+    writer = PartWriter(reader, payload, place.schema)
     work = ExportWork(
         reading=reading, writer=writer, folder=place.folder, known=known, progress=progress
     )
@@ -76,7 +81,7 @@ def export(
         target.discard()
         raise
     # If this fails, it may have happened nevertheless: then the files are the table.
-    target.commit(files, writer.schema, cut)
+    target.commit(files, schema, cut)
     new = [each for each in files if known.get(each.name) != each]
     return Summary(
         rows=sum(each.rows for each in files),

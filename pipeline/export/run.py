@@ -22,9 +22,7 @@ from cleaner.rules.text import count_text, size_text
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from cli.base.options import parse_pair
 from cli.base.output import print_json, progress_bars
-from pipeline.export.columns.reader import RowReader
 from pipeline.export.command import ExportFormat
-from pipeline.export.data_file import PartWriter
 from pipeline.export.export import Summary, export
 from pipeline.export.log_export import ExportProgress, Reading
 from pipeline.export.target import Target
@@ -59,7 +57,6 @@ def run(said: Mapping[str, Any], *, as_json: bool) -> int:
         topic = found_topic(said["data_dir"], said["topic"], said["strategy"])
         payload = exportable(payload_of(said))
         target = opened(said)
-        writer = PartWriter(RowReader(payload, target.columns()), payload)
         reading = Reading(
             strategy=topic.strategy,
             on_missing_key=payload.on_missing_key,
@@ -67,7 +64,7 @@ def run(said: Mapping[str, Any], *, as_json: bool) -> int:
             threads=said["threads"],
         )
         with shown_progress() as progress:
-            summary = export(topic.logs, reading, target, writer, progress)
+            summary = export(topic.logs, reading, target, payload, progress)
     except (TableRefused, StorageError, ProtocolError, OSError) as error:
         raise CommandFailed(EXIT_FAILED, str(error)) from error
     show(summary, target, seconds=time.monotonic() - began, as_json=as_json)

@@ -10,6 +10,12 @@ ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
 TOMBSTONE = "_tombstone"
 """The column that is true in a row that deletes its key; such a row never gets into a table."""
 UNPARSED = "_unparsed"
+VALID_TO, VALID_TO_OFFSET = ENDS_OF_VALUES = ("_valid_to", "_valid_to_offset")
+"""The columns of a history, which says of each value until when its key had it."""
+
+
+ENDS = "_ends"
+"""The column that is true in a row that only ends the value that its key has in a history."""
 
 
 def refuse_equal_names(names: Sequence[str]) -> None:

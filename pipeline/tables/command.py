@@ -30,6 +30,7 @@ from pipeline.tables.options import (
     Evolving,
     Format,
     Group,
+    KeepsHistory,
     KeyColumn,
     Keys,
     KeySchema,
@@ -139,6 +140,7 @@ def stream(
     where: Where = None,
     partition_by: PartitionBy = None,
     evolution: Evolving = Evolution.STRICT,
+    history: KeepsHistory = False,
     write_option: WriteOptions = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
@@ -217,6 +219,7 @@ class Order:
         return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
 
     def table(self, session: SparkSession) -> Table:
+        from pipeline.tables.delta_history import DeltaHistory
         from pipeline.tables.delta_table import DeltaTable
         from pipeline.tables.parquet_table import ParquetTable
         from pipeline.tables.table import Layout
@@ -226,6 +229,10 @@ class Order:
             partition_by=self.partition_by,
             write_options=self.write_options,
         )
+        if self.payload.history:
+            if self.table_format is not TableFormat.DELTA:
+                raise TableRefused("--history needs --format delta")
+            return DeltaHistory(session, self.path, layout, self.evolution)
         if self.table_format is TableFormat.PARQUET:
             return ParquetTable(session, self.path, layout, self.evolution)
         return DeltaTable(session, self.path, layout, self.evolution)
@@ -277,7 +284,7 @@ def follow(
         pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
         run(session, order.source, table, order.payload, pace, order.letters(session))
         count = table.read().count()
-    return print_size(order.path, count)
+    return print_size(order.path, count, "value" if order.payload.history else "key")
 
 
 def session_of(order: Order) -> AbstractContextManager[SparkSession]:
@@ -286,9 +293,9 @@ def session_of(order: Order) -> AbstractContextManager[SparkSession]:
     return job_session(f"table {order.path}", order.session_options, pins=order.pins())
 
 
-def print_size(path: str, count: int) -> int:
+def print_size(path: str, count: int, of: str = "key") -> int:
     """Print the size of the written table. Returns the exit code."""
-    typer.echo(f"{count_text(count, 'key')} in {path}")
+    typer.echo(f"{count_text(count, of)} in {path}")
     return 0
 
 

@@ -36,8 +36,7 @@ from pyspark.sql.types import (
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import type_of, with_avro
-from pipeline.tables.json_columns import infer, with_json
-from pipeline.tables.json_text import JSON, with_json_text
+from pipeline.tables.json_columns import JSON, infer, with_json, with_json_text
 from pipeline.tables.payload_options import Payload
 from pipeline.tables.wire_columns import NO_SCHEMA
 from schemas.avro_schema import record_of_fields

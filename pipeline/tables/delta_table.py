@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.column_names import TOMBSTONE
+from pipeline.tables.column_names import TOMBSTONE, VALID_TO_OFFSET
 from pipeline.tables.evolution import Evolution
 from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, columns_to_add
 
@@ -76,8 +76,15 @@ class DeltaTable:
         return self._session.read.format("delta").load(self._path)
 
     def replace(self, rows: DataFrame, cut: Cut) -> None:
-        """Replace all rows with these, in one commit."""
-        live = rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE)
+        """Replace all rows with these, in one commit. Raises TableRefused: they are a history."""
+        if self.held() is not None and VALID_TO_OFFSET in self.columns().names:
+            raise TableRefused(
+                f"{self._path} is a history, which the topic may no longer have: write the table of last"
+                " values to another path"
+            )
+        self._write(rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+
+    def _write(self, live: DataFrame, cut: Cut) -> None:
         writer = live.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         with self._committing(live.sparkSession, cut):
             writer.partitionBy(*self._layout.partition_by).options(

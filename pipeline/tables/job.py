@@ -31,9 +31,17 @@ from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
 from pipeline.tables.dead_letters import DeadLetters
+from pipeline.tables.delta_history import gaps
 from pipeline.tables.evolution import refuse_defaults
 from pipeline.tables.keys import having_keys
-from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
+from pipeline.tables.latest import (
+    COLUMNS,
+    SCHEMA,
+    becoming_rows,
+    latest,
+    not_held_by,
+    offsets_after,
+)
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
 from pipeline.tables.table import Table
@@ -204,7 +212,10 @@ def bring_in(
         cut = known.advanced(offsets_after(fresh))
         if cut == known:
             return reached
-        with persisted(latest(having_keys(fresh, payload))) as last:
+        if payload.history and reached is None:
+            report_gaps(fresh, known)
+        keyed = having_keys(fresh, payload)
+        with persisted(becoming_rows(keyed, all_of_a_key=payload.history)) as last:
             columns = None if held is None else table.columns()
             parsed = parsed_of(last, payload, columns)
             rows = rows_from(parsed, payload)
@@ -214,3 +225,13 @@ def bring_in(
             write = table.replace if held is None else table.merge
             write(rows, cut)
         return cut
+
+
+def report_gaps(fresh: DataFrame, known: Cut) -> None:
+    """Say from which offsets on a history has every value. `fresh` are the first records of a run."""
+    for topic, partition, since, at in gaps(fresh, known):
+        complain(
+            f"{topic}-{partition}: from offset {since} on ({at} UTC) the history has every value; before"
+            " it, there are offsets without a record: values that were compacted away, or markers of"
+            " transactions"
+        )

@@ -19,11 +19,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from pipeline.offsets.cut import TableRefused
+from pipeline.tables.payload_options import Encoding, OnUnparsable, PayloadFormat
+from pipeline.tables.protobuf_columns import json_of
+from pipeline.tables.wire_columns import NO_SCHEMA, body, names_schema, why_no_schema, writers_of
 
 CORRUPT = "_corrupt"
 _MARK = os.urandom(8).hex()
 VALUE, END = f"value_{_MARK}", f"end_{_MARK}"
 """Names that no value has."""
+
+JSON = "_json"
+"""The column of JSON: that of keys or values, that of a registry, and what Protobuf becomes."""
 
 
 def is_text(data: Column) -> Column:
@@ -85,3 +91,28 @@ def infer(records: DataFrame, data: Column) -> StructType:
     if not fields:
         raise TableRefused("no value is a JSON object: give --value-schema, or another format")
     return StructType(fields)
+
+
+def with_json_text(
+    records: DataFrame, encoding: Encoding, on_unparsable: OnUnparsable
+) -> DataFrame:
+    """Add `_json`, the bytes or the text; null for what has no known schema, or is none of it.
+
+    `NO_SCHEMA` says why the schema of one is not known.
+
+    Raises:
+        TableRefused: as `writers_of`.
+    """
+    writers = writers_of(records, encoding, on_unparsable) if encoding.has_header else None
+    if writers is None:
+        found = F.col(encoding.part)
+    elif encoding.format is PayloadFormat.PROTOBUF:
+        found = json_of(encoding.part, writers.texts, encoding.message)
+    else:
+        found = F.lit(None).cast("binary")
+        for number in writers.texts:
+            found = F.when(names_schema(encoding.part, number), body(encoding.part)).otherwise(
+                found
+            )
+    why = why_no_schema(encoding.part, writers)
+    return records.withColumn(NO_SCHEMA, why).withColumn(JSON, found)

@@ -15,14 +15,15 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import with_avro
 from pipeline.tables.json_columns import (
+    JSON,
     has_no_other_fields,
     is_text,
     is_within_schema,
     read_schema,
     with_json,
+    with_json_text,
 )
-from pipeline.tables.json_text import JSON, with_json_text
-from pipeline.tables.latest import RAW_KEY, latest
+from pipeline.tables.latest import RAW_KEY, becoming_rows
 from pipeline.tables.payload_options import (
     Envelope,
     OnMissingKey,
@@ -54,7 +55,8 @@ def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
 
 
 def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
-    """Read the keys of the last records by key; records whose keys are equal then become one.
+    """Read the keys of the records that become rows; of those with equal keys then the last one stays,
+    except in a history.
 
     Their bytes stay in `RAW_KEY`. A key that cannot be read ends the job.
 
@@ -73,7 +75,7 @@ def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
     refuse_maps(read.schema[READ].dataType)
     says = F.coalesce(F.col(MISFIT), F.lit(payload.key.misfit))
     found = only_if(F.col(READ).isNotNull() & F.col(MISFIT).isNull(), F.col(READ), says)
-    return latest(read.withColumn("key", found))
+    return becoming_rows(read.withColumn("key", found), all_of_a_key=payload.history)
 
 
 def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:

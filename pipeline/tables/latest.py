@@ -38,6 +38,11 @@ def latest(records: DataFrame) -> DataFrame:
     return keyed.select("topic", "partition", "key", *(f"last.{name}" for name in carried))
 
 
+def becoming_rows(records: DataFrame, *, all_of_a_key: bool) -> DataFrame:
+    """Returns the records that become rows: the last one of each key, or for a history all of them."""
+    return records if all_of_a_key else latest(records)
+
+
 def not_held_by(held: Cut, records: DataFrame) -> DataFrame:
     """Returns the records that a table has not taken into account yet."""
     return records.where(F.col("offset") >= next_offset(held))

@@ -198,6 +198,15 @@ Where = Annotated[
         rich_help_panel=WRITING,
     ),
 ]
+KeepsHistory = Annotated[
+    bool,
+    typer.Option(
+        "--history",
+        help="Keep a row for each value that a key has had, until `_valid_to`, the time of its next"
+        " record. Needs Delta.",
+        rich_help_panel=WRITING,
+    ),
+]
 WriteOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -15,7 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.tables.avro_columns import type_of, with_avro
-from pipeline.tables.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
+from pipeline.tables.column_names import (
+    ENDS,
+    ENDS_OF_VALUES,
+    ORIGIN,
+    TOMBSTONE,
+    UNPARSED,
+    refuse_equal_names,
+)
 from pipeline.tables.debezium import (
     EVENT,
     deletes,
@@ -24,8 +31,14 @@ from pipeline.tables.debezium import (
     with_avro_event,
     with_json_event,
 )
-from pipeline.tables.json_columns import infer, is_text, read_schema, with_json
-from pipeline.tables.json_text import JSON, with_json_text
+from pipeline.tables.json_columns import (
+    JSON,
+    infer,
+    is_text,
+    read_schema,
+    with_json,
+    with_json_text,
+)
 from pipeline.tables.keys import with_read_keys
 from pipeline.tables.latest import RAW_KEY
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
@@ -69,8 +82,8 @@ def rows_from(parsed: DataFrame, payload: Payload) -> DataFrame:
     Raises:
         TableRefused: two columns would have the same name, or as `projected`.
     """
-    names = [payload.key_column, *value_columns(parsed), *kept(payload), *ORIGIN, TOMBSTONE]
-    refuse_equal_names(names)
+    ours = [*ORIGIN, TOMBSTONE, *((*ENDS_OF_VALUES, ENDS) if payload.history else ())]
+    refuse_equal_names([payload.key_column, *value_columns(parsed), *kept(payload), *ours])
     rows = parsed.select(
         F.col("key").alias(payload.key_column),
         *(F.col(f"{PARSED}.`{name}`") for name in value_columns(parsed)),
@@ -158,5 +171,5 @@ def json_schema(payload: Payload, columns: StructType | None) -> StructType | No
         return read_schema("--value-schema", payload.value_schema)
     if columns is None:
         return None
-    others = {payload.key_column, UNPARSED, *ORIGIN}
+    others = {payload.key_column, UNPARSED, *ORIGIN, *ENDS_OF_VALUES}
     return StructType([field for field in columns.fields if field.name not in others])

@@ -135,6 +135,8 @@ class Payload:
     """Spark SQL: the columns of the table beside the key; none: those of the value."""
     where: str | None = None
     """Spark SQL: which rows the table has; None: all."""
+    history: bool = False
+    """Whether the table has a row for each value of a key, and not only for the last one."""
     unavailable: str = UNAVAILABLE
     """What Debezium writes for a value that the database did not send."""
 

@@ -40,5 +40,6 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         value_message=value.message,
         select=tuple(said.get("select") or ()),
         where=said.get("where"),
+        history=said.get("history", False),
         **{name: said[name] for name in names},
     )

@@ -11,8 +11,6 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from pipeline.export.columns.reader import RowReader
-from pipeline.export.data_file import PartWriter
 from pipeline.export.delta_target import DeltaTarget
 from pipeline.export.export import Summary, export
 from pipeline.export.iceberg_target import IcebergTarget
@@ -75,8 +73,7 @@ def export_to(
         threads=2,
         part_bytes=part_bytes,
     )
-    writer = PartWriter(RowReader(payload, target.columns()), payload)
-    return export(logs, reading, target, writer, ExportProgress())
+    return export(logs, reading, target, payload, ExportProgress())
 
 
 def table_in(kind: str, folder: Path) -> pa.Table:

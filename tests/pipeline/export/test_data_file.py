@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.export.columns.reader import RowReader
-from pipeline.export.data_file import PartWriter, row_groups
+from pipeline.export.data_file import PartWriter, row_groups, table_schema
 from pipeline.export.last_records import LogPart, parts_of, whole_range
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
@@ -38,7 +38,8 @@ def whole(fs: FileSystem, log: LogOnDisk, *, count: int) -> LogPart:
 
 
 def writer_of(payload: Payload) -> PartWriter:
-    return PartWriter(RowReader(payload), payload)
+    reader = RowReader(payload)
+    return PartWriter(reader, payload, table_schema(reader, payload))
 
 
 def name_of(payload: Payload, part: LogPart) -> str:

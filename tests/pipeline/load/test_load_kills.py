@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,26 +85,52 @@ def reaches(broker: BrokerProcess, end: int, command: Command) -> bool:
     return command.process.poll() is None
 
 
-def test_a_load_that_is_killed_and_typed_again_writes_each_record_once(
-    session: SparkSession, tmp_path: Path
-) -> None:
-    table = tmp_path / "table"
-    session.range(ROWS).selectExpr("id", "concat('row ', id) AS text").write.parquet(str(table))
-    moments = random.Random(7)
+@pytest.fixture(scope="module")
+def table(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "numbers"
+    session.range(ROWS).selectExpr("id", "concat('row ', id) AS text").write.parquet(str(path))
+    return path
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     # No pass may hide a second record of a key.
-    with BrokerProcess(tmp_path / "broker", {"log.cleaner.enable": "false"}) as broker:
-        command, kills = Command(broker, table), 0
-        while kills < KILLS and reaches(
-            broker, end_offsets(broker) + moments.randrange(1, RECORDS_MAX), command
-        ):
-            command.kill()
-            command, kills = Command(broker, table), kills + 1
-        last = command.result()
-        assert kills > 1
-        assert last["new"] + last["unchanged"] == ROWS
-        assert last["unchanged"] > 0, "no kill left a task that had committed"
-        assert Command(broker, table).result()["unchanged"] == ROWS
-        found = list(ConfluentClient().consume(broker.bootstrap_servers, [TOPIC]))
+    with BrokerProcess(tmp_path, {"log.cleaner.enable": "false"}) as started:
+        yield started
+
+
+def check_each_row_once(broker: BrokerProcess, table: Path) -> None:
+    assert Command(broker, table).result()["unchanged"] == ROWS
+    found = list(ConfluentClient().consume(broker.bootstrap_servers, [TOPIC]))
     values = {key: value for _, _, _, key, value in found}
     assert Counter(key for _, _, _, key, _ in found) == Counter(values.keys())
     assert values == {b"%d" % n: b'{"id":%d,"text":"row %d"}' % (n, n) for n in range(ROWS)}
+
+
+def test_a_load_that_is_killed_and_typed_again_writes_each_record_once(
+    broker: BrokerProcess, table: Path
+) -> None:
+    moments = random.Random(7)
+    command, kills = Command(broker, table), 0
+    while kills < KILLS and reaches(
+        broker, end_offsets(broker) + moments.randrange(1, RECORDS_MAX), command
+    ):
+        command.kill()
+        command, kills = Command(broker, table), kills + 1
+    last = command.result()
+    assert kills > 1
+    assert last["new"] + last["unchanged"] == ROWS
+    assert last["unchanged"] > 0, "no kill left a task that had committed"
+    check_each_row_once(broker, table)
+
+
+def test_a_load_continues_when_its_broker_was_killed_and_started_again(
+    broker: BrokerProcess, table: Path
+) -> None:
+    command = Command(broker, table)
+    for end in (20_000, 200_000):
+        assert reaches(broker, end, command)
+        broker.kill()
+        broker.start()
+    assert command.result()["new"] == ROWS
+    check_each_row_once(broker, table)

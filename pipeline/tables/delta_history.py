@@ -1,0 +1,116 @@
+"""A history of values as a Delta table: a row for each value that a key has had, and until when.
+
+    _timestamp, _offset            of the record with the value: since when
+    _valid_to, _valid_to_offset    of the key's next record; null in the row of the current value
+
+A tombstone, or what else deletes a key, ends the last value and is no row. So at a moment T the table
+was `_timestamp <= T AND (_valid_to > T OR _valid_to IS NULL)`, if timestamps rise with offsets, as they
+do with `message.timestamp.type=LogAppendTime`; by offsets it is always so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
+from pipeline.tables.delta_table import BATCH, DeltaTable
+from pipeline.tables.latest import next_offset
+from pipeline.tables.table import IDENTITY, columns_to_add
+
+
+class DeltaHistory(DeltaTable):
+    """The history at a path. It only grows: nothing can write it from the topic again."""
+
+    __slots__ = ()
+
+    def replace(self, rows: DataFrame, cut: Cut) -> None:
+        """Write the first rows, in one commit. Raises TableRefused: there is a table already."""
+        if self.held() is not None:
+            raise TableRefused(f"{self._path} is a table already")
+        ended = with_ends(rows, self._layout.key_column)
+        self._write(ended.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+
+    def merge(self, rows: DataFrame, cut: Cut) -> None:
+        """Add rows and end those before them, in one commit. Raises TableRefused."""
+        columns = self.columns()
+        if VALID_TO_OFFSET not in columns.names:
+            raise TableRefused(
+                f"{self._path} is a table of last values: write a history to another path"
+            )
+        key = self._layout.key_column
+        changed = changes(rows, key)
+        schema = changed.drop(ENDS).schema
+        new = columns_to_add(columns, schema, self._evolution)
+        statement = change_statement(self.name, BATCH, key, schema.names, adds_columns=bool(new))
+        changed.createOrReplaceTempView(BATCH)
+        with self._committing(rows.sparkSession, cut):
+            rows.sparkSession.sql(statement)
+
+
+def with_ends(rows: DataFrame, key_column: str) -> DataFrame:
+    """Add `_valid_to` and `_valid_to_offset`, of the next row of the same key among these rows."""
+    of_a_key = Window.partitionBy(*IDENTITY, key_column).orderBy("_offset")
+    return rows.withColumn(VALID_TO, F.lead("_timestamp").over(of_a_key)).withColumn(
+        VALID_TO_OFFSET, F.lead("_offset").over(of_a_key)
+    )
+
+
+def changes(rows: DataFrame, key_column: str) -> DataFrame:
+    """Returns what new rows change of a history: rows to insert, and for each key one with `_ends`: its
+    `_timestamp` and `_offset` end the value that the key has in the table.
+
+    Args:
+        rows: all new records of each key, those that delete it with `_tombstone`.
+    """
+    ended = with_ends(rows, key_column)
+    first = F.min_by(F.struct("*"), "_offset").alias("first")
+    ends = ended.groupBy(*IDENTITY, key_column).agg(first).select("first.*")
+    ends = ends.withColumn(ENDS, F.lit(True))
+    inserted = ended.where(~F.col(TOMBSTONE)).withColumn(ENDS, F.lit(False))
+    return inserted.unionByName(ends).drop(TOMBSTONE)
+
+
+def change_statement(
+    table: str, view: str, key_column: str, columns: Sequence[str], *, adds_columns: bool
+) -> str:
+    """Returns the MERGE of the view with such changes into a history."""
+    evolving = " WITH SCHEMA EVOLUTION" if adds_columns else ""
+    quoted = [f"`{name.replace('`', '``')}`" for name in columns]
+    same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
+    return "\n".join(
+        (
+            f"MERGE{evolving} INTO {table} AS t USING {view} AS s",
+            f"ON s.{ENDS} AND t.{VALID_TO_OFFSET} IS NULL AND {same}",
+            f"WHEN MATCHED THEN UPDATE SET {VALID_TO} = s._timestamp, {VALID_TO_OFFSET} = s._offset",
+            f"WHEN NOT MATCHED AND NOT s.{ENDS} THEN INSERT ({', '.join(quoted)})",
+            f"VALUES ({', '.join(f's.{name}' for name in quoted)})",
+        )
+    )
+
+
+def gaps(fresh: DataFrame, known: Cut) -> list[tuple[str, int, int, str]]:
+    """Returns the partitions in which offsets have no record: topic, partition, the offset from which on
+    all have one, and that record's time in UTC.
+
+    They were removed by a pass, or are markers of transactions, which no reader sees.
+
+    Args:
+        fresh: records, as the source gives them.
+        known: the offsets from which they were read.
+    """
+    in_order = Window.partitionBy("topic", "partition").orderBy("offset")
+    before = F.coalesce(F.lag("offset").over(in_order), next_offset(known) - 1)
+    found = (
+        fresh.select("topic", "partition", "offset", "timestamp", before.alias("before"))
+        .where("offset - before > 1")
+        .groupBy("topic", "partition")
+        .agg(F.max("offset").alias("since"), F.max_by("timestamp", "offset").alias("at"))
+        .withColumn("at", F.date_format("at", "yyyy-MM-dd HH:mm:ss"))
+        .orderBy("topic", "partition")
+        .collect()
+    )
+    return [(row["topic"], row["partition"], row["since"], row["at"]) for row in found]
