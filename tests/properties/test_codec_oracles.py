@@ -37,7 +37,7 @@ from tests.harness.messages import (
 )
 from tests.harness.raw_client import encode_request
 
-SAMPLES = 48 if "KOMPAKT_SOAK" in os.environ else 4
+SAMPLES = 48 if "KOMPAKT_SOAK" in os.environ else 8
 VERSIONS = list(message_versions())
 MADE: dict[tuple[type[Message], int], list[Message]] = {}
 
