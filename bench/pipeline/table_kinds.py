@@ -187,5 +187,6 @@ def created(bootstrap: str) -> str:
 
 def create(bootstrap: str, topic: str) -> None:
     wanted = NewTopic(topic, PARTITIONS, 1, config=COMPACTED)
-    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics([wanted]).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([wanted]).values():
         future.result(30)
