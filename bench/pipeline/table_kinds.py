@@ -31,8 +31,9 @@ from pyspark.sql import functions as F
 from bench.base.figure import Figure, interleaved
 from bench.base.processes import broker_command, free_port, running
 from bench.pipeline.exports import DDL, PARTITIONS, TOPIC, produce, rewrite_rate
-from pipeline.load.job import Load, planned, prepare, write
+from pipeline.load.job import Load, planned, write
 from pipeline.load.records import RecordShape
+from pipeline.load.topic import end_earlier_loads
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.spark.jars import CONNECTOR, DELTA
 from pipeline.spark.session import LOCAL, start_session
@@ -161,10 +162,10 @@ def loaded_into(bootstrap: str, topic: str) -> Load:
 
 def rows_of_a_load(session: SparkSession, rows: DataFrame, load: Load, unchanged: int = 0) -> float:
     started = time.perf_counter()
-    prepare(session, load)
+    end_earlier_loads(session, load.topic)
     with planned(session, rows, load) as (found, plan):
         assert plan.records == KEYS - unchanged, plan
-        write(found, plan, load)
+        write(session, found, plan, load)
     return KEYS / (time.perf_counter() - started)
 
 

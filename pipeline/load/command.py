@@ -148,8 +148,9 @@ def load(
 
 def run(said: Mapping[str, Any]) -> int:
     """Load, with the parameters of the command. Returns the exit code."""
-    from pipeline.load.job import planned, prepare, write
+    from pipeline.load.job import planned, write
     from pipeline.load.source import TableToLoad
+    from pipeline.load.topic import end_earlier_loads
     from pipeline.spark.session import job_session
 
     table = TableToLoad(
@@ -167,10 +168,10 @@ def run(said: Mapping[str, Any]) -> int:
     with job_session(f"load {said['topic']}", options, pins=pins) as session:
         rows = table.rows(session)
         if not said["dry_run"]:
-            prepare(session, wanted)
+            end_earlier_loads(session, wanted.topic)
         with planned(session, rows, wanted) as (found, plan):
             if not said["dry_run"]:
-                write(found, plan, wanted)
+                write(session, found, plan, wanted)
     report(plan, said["topic"], is_dry=said["dry_run"], as_json=said["as_json"])
     return 0
 

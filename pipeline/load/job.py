@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pipeline.load.difference import WRITTEN, Kind, Plan, difference, plan_of
 from pipeline.load.records import RecordShape, records_of
-from pipeline.load.topic import create, end_earlier_loads, exists, refuse_unfit
+from pipeline.load.topic import create, exists, refuse_unfit
 from pipeline.load.transaction import LoadRecord, Target, write_once
 from pipeline.offsets.kafka_offsets import ask_offsets
 from pipeline.offsets.kafka_source import KafkaSource
@@ -48,23 +48,12 @@ class Load:
     records_per_task: int = RECORDS_PER_TASK
 
 
-def prepare(session: SparkSession, load: Load) -> None:
-    """Create the topic if the load says so, and end earlier loads of it.
-
-    Raises:
-        TableRefused: the broker refuses, or does not answer.
-    """
-    if load.create_partitions is not None:
-        create(session, load.topic, load.create_partitions)
-    end_earlier_loads(session, load.topic)
-
-
 @contextmanager
 def planned(session: SparkSession, rows: DataFrame, load: Load) -> Iterator[tuple[DataFrame, Plan]]:
-    """Compare the table with the topic, and keep the difference within this context. Writes nothing.
+    """Compare the table with the topic, and keep the difference within this context. Changes nothing.
 
-    Call `prepare` before if the difference is to be written: what an earlier load commits after this
-    would be missing in the comparison.
+    Call `end_earlier_loads` before if the difference is to be written: what an earlier load commits
+    after this would be missing in the comparison.
 
     Raises:
         TableRefused: the rows make no records, or the topic cannot be read.
@@ -83,13 +72,17 @@ def held(session: SparkSession, load: Load) -> DataFrame:
     return latest(ranked_records(session, load.topic, cut))
 
 
-def write(found: DataFrame, plan: Plan, load: Load) -> Mapping[Kind, int]:
-    """Write a difference to the topic. Returns how many records of each kind were written.
+def write(session: SparkSession, found: DataFrame, plan: Plan, load: Load) -> Mapping[Kind, int]:
+    """Write a difference to the topic, which is created first if the load says so. Returns how many
+    records of each kind were written.
 
     Raises:
+        TableRefused: the topic cannot be created.
         pyspark.errors.PythonException: `LoadFailed` in a task. What other tasks have committed stays,
             and a repetition finds it unchanged.
     """
+    if load.create_partitions is not None:
+        create(session, load.topic, load.create_partitions)
     if not plan.records:
         return dict.fromkeys(WRITTEN, 0)
     tasks = -(-plan.records // load.records_per_task)
