@@ -100,6 +100,11 @@ def parse_pair(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Parse NAME=VALUE of an option that can be repeated. Raises CommandFailed as `parse_pair`."""
+    return dict(parse_pair(option, text) for text in texts or ())
+
+
 def names_in(given: Sequence[str] | None) -> list[str] | None:
     """Returns the topics that an option names, several with commas; None for all."""
     return [name for each in given for name in each.split(",") if name] if given else None

@@ -15,7 +15,7 @@ from cli.base.options import (
     DryRun,
     Topic,
     Topics,
-    parse_pair,
+    parse_pairs,
 )
 from cli.compact.options import DEFAULT_URL, Url
 
@@ -83,7 +83,7 @@ def create(
     from cli.topics.change import NewTopic, create_topic
 
     async def work() -> int:
-        pairs = dict(parse_pair("--config", text) for text in config or ())
+        pairs = parse_pairs("--config", config)
         if compact:
             pairs.setdefault("cleanup.policy", "compact")
         new = NewTopic(name=topic, partitions=partitions, configs=pairs, dry_run=dry_run)

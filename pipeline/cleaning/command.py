@@ -10,7 +10,7 @@ import typer
 
 from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed
-from cli.base.options import parse_pair
+from cli.base.options import parse_pairs
 from cli.compact.options import DEFAULT_URL, AsJson, Url
 from pipeline.spark.job import SPARK, run_job
 from pipeline.spark.session_options import Conf, Master, SessionOptions
@@ -66,7 +66,7 @@ def clean(
                 targets,
                 lambda: job_session("kompakt pipeline clean", options, pins=()),
                 token=None if token_file is None else read_token(token_file),
-                log_dirs=dict(parse_pair("--log-dir", pair) for pair in log_dir or ()),
+                log_dirs=parse_pairs("--log-dir", log_dir),
                 as_json=as_json,
             )
         )

@@ -20,7 +20,7 @@ from rich.progress import (
 
 from cleaner.rules.text import count_text, size_text
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
-from cli.base.options import parse_pair
+from cli.base.options import parse_pairs
 from cli.base.output import print_json, progress_bars
 from pipeline.export.command import ExportFormat
 from pipeline.export.export import Summary, export
@@ -162,8 +162,7 @@ def opened(said: Mapping[str, Any]) -> Target:
         case _:
             from pipeline.export.iceberg_target import IcebergTarget
 
-            pairs = said["catalog_property"] or ()
-            properties = dict(parse_pair("--catalog-property", each) for each in pairs)
+            properties = parse_pairs("--catalog-property", said["catalog_property"])
             return IcebergTarget(said["to"], said["catalog"], properties)
 
 

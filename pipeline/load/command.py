@@ -1,4 +1,4 @@
-"""`kompakt pipeline load`: make a compacted topic say what a table says."""
+"""`kompakt pipeline load`: write a table into a compacted topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cleaner.rules.text import count_text, size_text
-from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
+from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from cli.base.output import print_json
 from pipeline.load.formats import RecordFormat, SourceFormat
 from pipeline.offsets.kafka_source import KafkaSource
@@ -136,7 +136,7 @@ def load(
     jars: Jars = None,
     conf: Conf = None,
 ) -> None:
-    """Make a compacted topic say what a table says: write the rows that are new or differ.
+    """Write a table into a compacted topic: the rows that are new or differ.
 
     The topic is compared with the table first, so the command can be repeated: what is there already is
     not written again, also after it was killed. Each task of Spark writes one transaction; readers with
@@ -157,7 +157,7 @@ def run(said: Mapping[str, Any]) -> int:
         path=said["path"],
         source_format=said["source_format"],
         schema=said["schema"],
-        options=dict(parse_pair("--read-option", text) for text in said["read_option"] or ()),
+        options=parse_pairs("--read-option", said["read_option"]),
         select=said["select"] or (),
         where=said["where"],
     )

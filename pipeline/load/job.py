@@ -1,6 +1,6 @@
 """Loads a table into a compacted topic: compares the two, and writes what differs.
 
-docs/design/load.md says why no record is written twice, whatever dies.
+docs/design/load.md says why no record is written twice when a task or the driver dies.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pipeline.load.difference import WRITTEN, Kind, Plan, difference, plan_of
 from pipeline.load.records import RecordShape, records_of
 from pipeline.load.topic import create, exists, refuse_unfit
 from pipeline.load.transaction import LoadRecord, Target, write_once
+from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_offsets import ask_offsets
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.source_options import SECURITY
@@ -65,7 +66,10 @@ def planned(session: SparkSession, rows: DataFrame, load: Load) -> Iterator[tupl
 
 def held(session: SparkSession, load: Load) -> DataFrame:
     """Returns the last record of each key of the topic; none if the load has yet to create it."""
-    if load.create_partitions is not None and not exists(session, load.topic):
+    if not exists(session, load.topic):
+        if load.create_partitions is None:
+            (topic,) = load.topic.topics
+            raise TableRefused(f"{topic} does not exist: create it by --create PARTITIONS")
         return session.createDataFrame([], SCHEMA)
     refuse_unfit(session, load.topic)
     cut = ask_offsets(session, load.topic).cut()

@@ -75,7 +75,7 @@ def written(rows: DataFrame, columns: Sequence[str], written_as: RecordFormat) -
 
 
 def quoted(name: str) -> Column:
-    """Returns the column of this name, whatever characters it has."""
+    """Returns the column of this name, which may have any characters."""
     escaped = name.replace("`", "``")
     return F.col(f"`{escaped}`")
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.load.transaction import task_prefix
 from pipeline.offsets.cut import TableRefused
-from pipeline.offsets.kafka_offsets import admin_client, reason_of
+from pipeline.offsets.kafka_offsets import admin_client, refused
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.topic_settings import topic_setting, topic_strategies
 from storage.formats.compaction_strategy import Ranking
@@ -46,8 +46,6 @@ def create(session: SparkSession, source: KafkaSource, partitions: int) -> None:
 def refuse_unfit(session: SparkSession, source: KafkaSource) -> None:
     """Raise TableRefused if the source's topic would not keep what a load writes."""
     (topic,) = source.topics
-    if not exists(session, source):
-        raise TableRefused(f"{topic} does not exist: create it by --create PARTITIONS")
     policy = topic_setting(session, source, topic, "cleanup.policy")
     if policy is not None and "compact" not in policy.split(","):
         raise TableRefused(
@@ -78,9 +76,3 @@ def end_earlier_loads(session: SparkSession, source: KafkaSource) -> None:
                 admin.fenceProducers(earlier).all().get()
     except Py4JJavaError as error:
         raise refused(source, error) from error
-
-
-def refused(source: KafkaSource, error: Py4JJavaError) -> TableRefused:
-    return TableRefused(
-        f"{', '.join(source.topics)} at {source.bootstrap_servers}: {reason_of(error.java_exception)}"
-    )

@@ -38,10 +38,7 @@ def ask_offsets(session: SparkSession, source: KafkaSource) -> TopicOffsets:
                 list_offsets(jvm, admin, source, partitions, "latest"),
             )
     except Py4JJavaError as error:
-        names = ", ".join(source.topics)
-        raise TableRefused(
-            f"{names} at {source.bootstrap_servers}: {reason_of(error.java_exception)}"
-        ) from error
+        raise refused(source, error) from error
 
 
 @contextlib.contextmanager
@@ -89,3 +86,9 @@ def reason_of(error: Any) -> str:
     while error.getCause() is not None:
         error = error.getCause()
     return f"{error.getClass().getSimpleName()}: {error.getMessage()}"
+
+
+def refused(source: KafkaSource, error: Py4JJavaError) -> TableRefused:
+    """Returns the refusal for an error of Kafka's client, in one sentence."""
+    names = ", ".join(source.topics)
+    return TableRefused(f"{names} at {source.bootstrap_servers}: {reason_of(error.java_exception)}")

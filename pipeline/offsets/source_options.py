@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from cli.base.access import CONFIG_VARIABLE
-from cli.base.options import parse_pair
+from cli.base.options import parse_pairs
 
 SECURITY = ("security.", "sasl.", "ssl.")
 PREFIX = "kafka."
@@ -50,4 +50,4 @@ def source_options(command_config: Path | None, option: Sequence[str] | None) ->
 
         found = properties_of_file(command_config).items()
         options = {f"{PREFIX}{name}": text for name, text in found if name.startswith(SECURITY)}
-    return options | dict(parse_pair("--option", text) for text in option or ())
+    return options | parse_pairs("--option", option)

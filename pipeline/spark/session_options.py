@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 import typer
 
-from cli.base.options import parse_pair
+from cli.base.options import parse_pairs
 
 PANEL = "Spark"
 Master = Annotated[
@@ -55,7 +55,7 @@ class SessionOptions:
         cls, master: str | None, packages: str | None, jars: str | None, conf: Sequence[str] | None
     ) -> Self:
         """Parse them from the command line. Raises CommandFailed."""
-        pairs = dict(parse_pair("--conf", text) for text in conf or ())
+        pairs = parse_pairs("--conf", conf)
         return cls(master=master, packages=packages, jars=jars, conf=pairs)
 
     @property

@@ -12,8 +12,6 @@ TOMBSTONE = "_tombstone"
 UNPARSED = "_unparsed"
 VALID_TO, VALID_TO_OFFSET = ENDS_OF_VALUES = ("_valid_to", "_valid_to_offset")
 """The columns of a history, which says of each value until when its key had it."""
-
-
 ENDS = "_ends"
 """The column that is true in a row that only ends the value that its key has in a history."""
 

@@ -13,7 +13,7 @@ import typer
 
 from cleaner.rules.text import count_text
 from cli.base.command_end import EXIT_FAILED, CommandFailed
-from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
+from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from cli.base.output import print_json, print_table
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
@@ -205,7 +205,7 @@ class Order:
             table_format=said["table_format"],
             dead_letters=dead_letters_path(said["on_unparsable"], said["dead_letters"]),
             partition_by=said["partition_by"] or (),
-            write_options=pairs("--write-option", said["write_option"]),
+            write_options=parse_pairs("--write-option", said["write_option"]),
             evolution=said.get("evolution", Evolution.STRICT),
             session_options=SessionOptions.parse(
                 said["master"], said["packages"], said["jars"], said["conf"]
@@ -249,10 +249,6 @@ def dead_letters_path(on_unparsable: OnUnparsable, path: str | None) -> str | No
     if (on_unparsable is OnUnparsable.DEAD_LETTER) != (path is not None):
         raise TableRefused("--on-unparsable dead-letter and --dead-letters PATH go together")
     return path
-
-
-def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    return dict(parse_pair(option, text) for text in texts or ())
 
 
 def refusing(work: Callable[[], int]) -> int:

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
-from pipeline.tables.delta_table import BATCH, DeltaTable
+from pipeline.tables.delta_table import DeltaTable, same_key, then_insert
 from pipeline.tables.latest import next_offset
-from pipeline.tables.table import IDENTITY, columns_to_add
+from pipeline.tables.table import IDENTITY
 
 
 class DeltaHistory(DeltaTable):
@@ -36,19 +36,13 @@ class DeltaHistory(DeltaTable):
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Add rows and end those before them, in one commit. Raises TableRefused."""
-        columns = self.columns()
-        if VALID_TO_OFFSET not in columns.names:
+        if VALID_TO_OFFSET not in self.columns().names:
             raise TableRefused(
                 f"{self._path} is a table of last values: write a history to another path"
             )
         key = self._layout.key_column
         changed = changes(rows, key)
-        schema = changed.drop(ENDS).schema
-        new = columns_to_add(columns, schema, self._evolution)
-        statement = change_statement(self.name, BATCH, key, schema.names, adds_columns=bool(new))
-        changed.createOrReplaceTempView(BATCH)
-        with self._committing(rows.sparkSession, cut):
-            rows.sparkSession.sql(statement)
+        self._merge(changed, ENDS, ends_and_values(key, changed.drop(ENDS).columns), cut)
 
 
 def with_ends(rows: DataFrame, key_column: str) -> DataFrame:
@@ -74,20 +68,14 @@ def changes(rows: DataFrame, key_column: str) -> DataFrame:
     return inserted.unionByName(ends).drop(TOMBSTONE)
 
 
-def change_statement(
-    table: str, view: str, key_column: str, columns: Sequence[str], *, adds_columns: bool
-) -> str:
-    """Returns the MERGE of the view with such changes into a history."""
-    evolving = " WITH SCHEMA EVOLUTION" if adds_columns else ""
-    quoted = [f"`{name.replace('`', '``')}`" for name in columns]
-    same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
+def ends_and_values(key_column: str, columns: Sequence[str]) -> str:
+    """Returns the clauses of the MERGE of such changes into a history."""
+    ended = f"{VALID_TO} = s._timestamp, {VALID_TO_OFFSET} = s._offset"
     return "\n".join(
         (
-            f"MERGE{evolving} INTO {table} AS t USING {view} AS s",
-            f"ON s.{ENDS} AND t.{VALID_TO_OFFSET} IS NULL AND {same}",
-            f"WHEN MATCHED THEN UPDATE SET {VALID_TO} = s._timestamp, {VALID_TO_OFFSET} = s._offset",
-            f"WHEN NOT MATCHED AND NOT s.{ENDS} THEN INSERT ({', '.join(quoted)})",
-            f"VALUES ({', '.join(f's.{name}' for name in quoted)})",
+            f"ON s.{ENDS} AND t.{VALID_TO_OFFSET} IS NULL AND {same_key(key_column)}",
+            f"WHEN MATCHED THEN UPDATE SET {ended}",
+            f"WHEN NOT MATCHED AND NOT s.{ENDS} {then_insert(columns)}",
         )
     )
 

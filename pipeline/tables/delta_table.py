@@ -93,14 +93,22 @@ class DeltaTable:
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Update, insert and delete rows by newer records, in one commit. Raises TableRefused."""
-        schema = rows.drop(TOMBSTONE).schema
-        new = columns_to_add(self.columns(), schema, self._evolution)
-        statement = merge_statement(
-            self.name, self._layout.key_column, schema.names, adds_columns=bool(new)
-        )
-        rows.createOrReplaceTempView(BATCH)
-        with self._committing(rows.sparkSession, cut):
-            rows.sparkSession.sql(statement)
+        columns = rows.drop(TOMBSTONE).columns
+        self._merge(rows, TOMBSTONE, newer_records(self._layout.key_column, columns), cut)
+
+    def _merge(self, batch: DataFrame, flag: str, clauses: str, cut: Cut) -> None:
+        """Run the MERGE of these clauses, in one commit. Raises TableRefused.
+
+        Args:
+            batch: the rows `s`, with the columns of the table and one besides, named by `flag`.
+        """
+        new = columns_to_add(self.columns(), batch.drop(flag).schema, self._evolution)
+        evolving = " WITH SCHEMA EVOLUTION" if new else ""
+        batch.createOrReplaceTempView(BATCH)
+        with self._committing(batch.sparkSession, cut):
+            batch.sparkSession.sql(
+                f"MERGE{evolving} INTO {self.name} AS t USING {BATCH} AS s {clauses}"
+            )
 
     def confirm(self) -> None:
         """Repeat the table's offsets in an extra commit if others have committed since.
@@ -194,22 +202,32 @@ def cut_of(commits: Sequence[Row]) -> Cut | None:
     return None
 
 
-def merge_statement(
-    table: str, key_column: str, columns: Sequence[str], *, adds_columns: bool
-) -> str:
-    """Returns the MERGE of the view; an older record never changes a newer row (pure)."""
-    evolving = " WITH SCHEMA EVOLUTION" if adds_columns else ""
-    quoted = [f"`{name.replace('`', '``')}`" for name in columns]
-    same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
+def newer_records(key_column: str, columns: Sequence[str]) -> str:
+    """Returns the clauses of a MERGE of last records; an older one never changes a newer row (pure)."""
     newer = "s._offset > t._offset"
+    # With a `t.`, a column that is to be added would not be found.
+    changes = ", ".join(f"{name} = s.{name}" for name in quoted(columns))
     return "\n".join(
         (
-            f"MERGE{evolving} INTO {table} AS t USING {BATCH} AS s ON {same}",
+            f"ON {same_key(key_column)}",
             f"WHEN MATCHED AND {newer} AND s.{TOMBSTONE} THEN DELETE",
-            f"WHEN MATCHED AND {newer} THEN UPDATE SET",
-            # With a `t.`, a column that is to be added would not be found.
-            ", ".join(f"{name} = s.{name}" for name in quoted),
-            f"WHEN NOT MATCHED AND NOT s.{TOMBSTONE} THEN INSERT ({', '.join(quoted)})",
-            f"VALUES ({', '.join(f's.{name}' for name in quoted)})",
+            f"WHEN MATCHED AND {newer} THEN UPDATE SET {changes}",
+            f"WHEN NOT MATCHED AND NOT s.{TOMBSTONE} {then_insert(columns)}",
         )
     )
+
+
+def same_key(key_column: str) -> str:
+    """Returns the condition of a MERGE that both rows are of the same key."""
+    return " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
+
+
+def then_insert(columns: Sequence[str]) -> str:
+    """Returns the end of a MERGE's clause that inserts the batch's row."""
+    names = quoted(columns)
+    given = ", ".join(f"s.{name}" for name in names)
+    return "\n".join((f"THEN INSERT ({', '.join(names)})", f"VALUES ({given})"))
+
+
+def quoted(names: Sequence[str]) -> list[str]:
+    return [f"`{name.replace('`', '``')}`" for name in names]

@@ -1,4 +1,4 @@
-"""A task's records are written in one transaction, once, whatever happens to the task."""
+"""A task's records are written in one transaction, once, also if the task dies or is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history has a row for each value that a key has had, and says until when, whatever is repeated."""
+"""A history has each value of a key, and says until when it was valid, also if records come twice."""
 
 from __future__ import annotations
 
