@@ -17,6 +17,10 @@ from cli.consume.range import Range
 from protocol.wire.error_codes import ErrorCode
 
 POLL_MS = 500
+JOIN_MS = 5_000
+"""How long a poll of a member without partitions may take. kafka-python 3.0.12 may join before it knows
+the topic, gets no partitions and joins again. If a poll ends within the second join, no later poll
+completes it (`ConsumerCoordinator.need_rejoin`)."""
 POLL_RECORDS_MAX = 5000
 FETCH_BYTES = 16 << 20
 PARTITION_FETCH_BYTES = 4 << 20
@@ -159,8 +163,9 @@ def open_consumer(bootstrap: str, *, is_committed: bool, **settings: object) -> 
 
 def poll_records(consumer: Any, topic: str) -> list[ReadRecord]:
     """Poll once and return the records, in order within a partition. Raises CommandFailed."""
+    timeout_ms = POLL_MS if consumer.assignment() else JOIN_MS
     try:
-        found = consumer.poll(timeout_ms=POLL_MS, max_records=POLL_RECORDS_MAX)
+        found = consumer.poll(timeout_ms=timeout_ms, max_records=POLL_RECORDS_MAX)
     except KafkaError as error:
         raise CommandFailed(EXIT_FAILED, f"{topic}: {reason(error)}") from error
     return [record for records in found.values() for record in records]

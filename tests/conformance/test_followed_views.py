@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
+from cli.consume.records import JOIN_MS
 from metrics import cleaner_names
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import create_topic
@@ -87,7 +88,8 @@ def by_kafka_python(bootstrap: str) -> Iterator[Sequence[Read]]:
     )
     with closing(consumer):
         while True:
-            found = [each for some in consumer.poll(100).values() for each in some]
+            polled = consumer.poll(100 if consumer.assignment() else JOIN_MS)
+            found = [each for some in polled.values() for each in some]
             yield [(each.partition, each.offset, each.key, each.value) for each in found]
             if found:
                 consumer.commit()

@@ -22,6 +22,9 @@ from typing import Any
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_MS = 500
 POLL_S = 0.2
+JOIN_S = 5.0
+"""How long a member with kafka-python polls while it has no partitions; `JOIN_MS` of
+`cli.consume.records` says why."""
 RESTART_S = 0.05
 
 _signals: list[int] = []
@@ -134,7 +137,8 @@ def poll_until_a_signal(consumer: Any, manner: Manner, error: type[Exception]) -
     """
     while not _signals:
         consumer.resume(*manner.resumed(consumer.assignment()))
-        polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        seconds = POLL_S if consumer.assignment() else JOIN_S
+        polled = consumer.poll(timeout_ms=int(seconds * 1000))
         records = [record for batch in polled.values() for record in batch]
         say((record.partition, record.offset) for record in records)
         if records:

@@ -10,6 +10,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
+from cli.consume.records import JOIN_MS
 from tests.harness.transaction_history import Place
 from tests.harness.transaction_program import SESSION_TIMEOUT_MS, Input, Settings
 
@@ -57,7 +58,7 @@ class KafkaPythonProgram:
         return consumer
 
     def poll(self) -> list[Input]:
-        polled = self._consumer.poll(timeout_ms=200)
+        polled = self._consumer.poll(timeout_ms=200 if self._consumer.assignment() else JOIN_MS)
         return [
             Input((each.topic, each.partition), each.offset, each.key)
             for records in polled.values()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,19 @@ SOAKED = {
 and for each first use of a part of Delta."""
 assert all((Path(__file__).parent / file).exists() for file in SOAKED)
 collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _log_formats() -> None:
+    """Stop PySpark's loggers from changing the format of a handler that is not theirs.
+
+    After a failed query they no longer propagate. Pytest then adds its own handler to them, and they
+    would turn all that later tests capture into JSON.
+    """
+    with suppress(ImportError):
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.addHandler = logging.Logger.addHandler  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

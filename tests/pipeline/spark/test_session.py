@@ -13,6 +13,8 @@ from pipeline.spark.session_options import SessionOptions
 
 pytest.importorskip("pyspark")
 
+from pyspark.logger import PySparkLogger
+
 from pipeline.spark import session as spark
 
 
@@ -73,6 +75,18 @@ def test_local_workers_are_this_interpreter_and_find_this_code() -> None:
 
     own = SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"})
     assert spark.spark_environment(own, {})["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
+
+
+def test_a_logger_of_pyspark_keeps_the_format_of_a_handler_that_pytest_adds_to_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    format_before = caplog.handler.formatter
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(caplog.handler)
+    logger.removeHandler(caplog.handler)
+
+    assert caplog.handler.formatter is format_before
 
 
 def test_what_is_started_after_spark_finds_the_environment_as_it_was() -> None:
