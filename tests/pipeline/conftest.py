@@ -37,7 +37,7 @@ def _log_formats() -> None:
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger
 
-        PySparkLogger.addHandler = logging.Logger.addHandler  # type: ignore[method-assign]
+        PySparkLogger.addHandler = logging.Logger.addHandler
 
 
 @pytest.fixture(scope="session")
