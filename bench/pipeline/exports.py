@@ -31,8 +31,8 @@ from bench.base.processes import broker_command, free_port, running
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.spark.jars import CONNECTOR
 from pipeline.spark.session import LOCAL, start_session
+from pipeline.tables.formats.parquet_table import ParquetTable
 from pipeline.tables.job import write_whole
-from pipeline.tables.parquet_table import ParquetTable
 from pipeline.tables.payload_options import Payload, PayloadFormat
 
 KEYS = int(os.environ.get("KOMPAKT_BENCH_RECORDS", "10000000"))

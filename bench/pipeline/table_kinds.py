@@ -37,9 +37,9 @@ from pipeline.load.topic import end_earlier_loads
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.spark.jars import CONNECTOR, DELTA
 from pipeline.spark.session import LOCAL, start_session
-from pipeline.tables.delta_table import DeltaTable
+from pipeline.tables.formats.delta_table import DeltaTable
+from pipeline.tables.formats.parquet_table import ParquetTable
 from pipeline.tables.job import write_whole
-from pipeline.tables.parquet_table import ParquetTable
 from pipeline.tables.payload_options import Payload, PayloadFormat
 
 KEYS = int(os.environ.get("KOMPAKT_BENCH_RECORDS", "1000000"))

@@ -27,7 +27,7 @@ from bench.base.figure import Figure, interleaved
 from pipeline.offsets.cut import Cut
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.session import LOCAL, start_session
-from pipeline.tables.delta_table import DeltaTable
+from pipeline.tables.formats.delta_table import DeltaTable
 from pipeline.tables.job import bring_in
 from pipeline.tables.json_columns import read_schema, with_json
 from pipeline.tables.payload import rows_of

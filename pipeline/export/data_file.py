@@ -23,7 +23,8 @@ from pipeline.export.columns.reader import Refused, RowReader, RowsRead
 from pipeline.export.equal_keys import KeyPlaces
 from pipeline.export.last_records import LogPart, last_records
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.column_names import ORIGIN, UNPARSED
+from pipeline.tables.formats.column_names import ORIGIN, UNPARSED
+from pipeline.tables.formats.versioned_folder import sync_file
 from pipeline.tables.payload_options import (
     HAS_NO_FIELDS,
     Encoding,
@@ -31,7 +32,6 @@ from pipeline.tables.payload_options import (
     Payload,
     PayloadFormat,
 )
-from pipeline.tables.versioned_folder import sync_file
 from storage.files.files import FileSystem
 from storage.formats.log_identity import LogIdentity
 
@@ -79,7 +79,7 @@ class PartWriter:
     def __init__(self, reader: RowReader, payload: Payload, in_files: pa.Schema) -> None:
         """
         Args:
-            in_files: `table_schema`, with the types and metadata that the table's files need.
+            in_files: `table_schema`, with the names, types and metadata that the table's files need.
         """
         self._reader = reader
         self._keeps = payload.on_unparsable is OnUnparsable.KEEP
@@ -145,7 +145,8 @@ class PartWriter:
         rows = 0
         with pq.ParquetWriter(path, self._in_files, compression=COMPRESSION) as writer:
             for group in row_groups(tables):
-                writer.write_table(group.cast(self._in_files), row_group_size=ROW_GROUP_ROWS)
+                named = group.rename_columns(self._in_files.names)
+                writer.write_table(named.cast(self._in_files), row_group_size=ROW_GROUP_ROWS)
                 rows += group.num_rows
         return rows
 

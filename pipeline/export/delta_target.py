@@ -1,4 +1,4 @@
-"""A Delta table, as the jobs on Spark have it (`pipeline/tables/delta_table.py`), by delta-rs.
+"""A Delta table, as the jobs on Spark have it (`pipeline/tables/formats/delta_table.py`), by delta-rs.
 
 A commit adds the new files and removes those that the table no longer has. The offsets are its
 `userMetadata`. Files that were removed stay until a VACUUM, for readers of earlier versions.
@@ -25,7 +25,7 @@ from deltalake.transaction import (
 from pipeline.export.data_file import DataFile
 from pipeline.export.target import Place
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.column_names import VALID_TO_OFFSET
+from pipeline.tables.formats.column_names import VALID_TO_OFFSET
 
 KEPT_FEATURES = frozenset({"timestampNtz"})
 """Features of a table, for its readers, with which its files still have exactly its rows."""

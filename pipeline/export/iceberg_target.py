@@ -4,6 +4,9 @@ A commit is one snapshot, which adds the new files and drops those that the tabl
 summary has the offsets, in `kompakt.offsets`. Snapshots that others make may lie above ours, such as
 those of a compaction: the table's offsets are those of the newest one that has any.
 
+Spark cannot merge into a table with a column `_partition` (see `tables/formats/iceberg_table.py`), so
+the partition of the topic is called `_topic_partition`.
+
 Data files have the ids of the table's columns, so that a column may get another type: it is then another
 column of that name, and earlier snapshots stay readable.
 """
@@ -29,8 +32,10 @@ from pyiceberg.table import Table, Transaction
 from pipeline.export.data_file import DataFile
 from pipeline.export.target import Place
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_names import TOPIC_PARTITION
 
 OFFSETS = "kompakt.offsets"
+PARTITION = "_partition"
 CHANGED = (CommitFailedException, ValidationException, TableAlreadyExistsError)
 """What a commit raises if another one came in between."""
 
@@ -75,7 +80,9 @@ class IcebergTarget:
         )
 
     def columns(self) -> pa.Schema | None:
-        return None if self._table is None else _plain(schema_to_pyarrow(self._table.schema()))
+        if self._table is None:
+            return None
+        return _renamed(_plain(schema_to_pyarrow(self._table.schema())), TOPIC_PARTITION, PARTITION)
 
     def files(self) -> Mapping[str, DataFile]:
         return {
@@ -86,6 +93,7 @@ class IcebergTarget:
         }
 
     def begin(self, schema: pa.Schema) -> Place:
+        schema = _renamed(schema, PARTITION, TOPIC_PARTITION)
         if self._table is None:
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             columns = _plain(schema)
@@ -167,6 +175,11 @@ def _set_columns(transaction: Transaction, schema: pa.Schema) -> None:
     if len(kept) < len(schema):
         with transaction.update_schema() as update:
             update.union_by_name(schema)
+
+
+def _renamed(schema: pa.Schema, name: str, to: str) -> pa.Schema:
+    """Returns the columns with another name for one of them."""
+    return pa.schema([each.with_name(to) if each.name == name else each for each in schema])
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

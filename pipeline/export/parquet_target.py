@@ -1,4 +1,4 @@
-"""A folder of Parquet files, as the jobs on Spark have it (`pipeline/tables/parquet_table.py`).
+"""A folder of Parquet files, as the jobs on Spark have it (`pipeline/tables/formats/parquet_table.py`).
 
 Files that did not change get a second name (a hard link) in the folder of the next version.
 """
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pipeline.export.data_file import DataFile
 from pipeline.export.target import Place, spark_schema
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.versioned_folder import VersionedFolder
+from pipeline.tables.formats.versioned_folder import VersionedFolder
 
 
 class ParquetTarget:

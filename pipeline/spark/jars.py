@@ -1,7 +1,8 @@
 """Fetches jars with Maven, once: pinned, verified, kept outside the checkout.
 
 A folder of pins holds two committed files: `pom.xml` says what to fetch, `jars.sha256` lists the
-expected files (in the form of `sha256sum`). The jars go to
+expected files (in the form of `sha256sum`). What another release of Spark than ours needs instead lies
+in a folder of that release, such as `pipeline/spark_4_1/`. The jars go to
 `${XDG_CACHE_HOME:-~/.cache}/kompakt/jars/<folder>-<digest of the pins>/`, so a changed pin never
 finds its predecessor's files.
 """
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 
 from cleaner.rules.text import count_text
@@ -26,11 +28,39 @@ DELTA = CONNECTOR.with_name("delta")
 """The pins of Delta's table format."""
 AVRO = CONNECTOR.with_name("avro")
 """The pins of Spark's Avro functions."""
+ICEBERG = CONNECTOR.with_name("iceberg")
+"""The pins of Iceberg's runtime, which has not come out for each release of Spark."""
 ALL_PINS = tuple(pins for pins in (CONNECTOR, DELTA, AVRO) if pins.is_dir())
 
 
 class JarsUnavailable(Exception):
     """The jars are not available. The message is one sentence that says what to do about it."""
+
+
+def pins_for_this_spark(pins: Path) -> Path:
+    """Returns the folder that pins the same for the release of PySpark that is installed.
+
+    Raises:
+        JarsUnavailable: there are no such jars for it.
+    """
+    spark = installed_spark()
+    release = "_".join(spark.split(".")[:2])
+    of_release = pins.parent / f"spark_{release}" / pins.name
+    found = of_release if of_release.is_dir() else pins
+    if not found.is_dir():
+        raise JarsUnavailable(
+            f"{pins.name.capitalize()} has no jars for Spark {spark}: install another release"
+            " (`pip install pyspark==4.1.1`), or name jars with --packages."
+        )
+    return found
+
+
+def installed_spark() -> str:
+    """Returns PySpark's release, such as `4.1.1`; empty without PySpark."""
+    try:
+        return str(import_module("pyspark.version").__version__)
+    except ImportError:
+        return ""
 
 
 def say_on_stderr(line: str) -> None:

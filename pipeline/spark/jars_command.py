@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cleaner.rules.text import count_text
-from pipeline.spark.jars import ALL_PINS, jars
+from pipeline.spark.jars import ALL_PINS, jars, pins_for_this_spark
 from pipeline.spark.job import run_job
 
 
@@ -28,7 +28,7 @@ def fetch_jars(
 
 def show_jars(*, as_list: bool) -> int:
     """Fetch the jars and print their places. Raises JarsUnavailable."""
-    brought = {pins: jars(pins) for pins in ALL_PINS}
+    brought = {pins: jars(pins_for_this_spark(pins)) for pins in ALL_PINS}
     if as_list:
         typer.echo(",".join(str(jar) for paths in brought.values() for jar in paths))
         return 0

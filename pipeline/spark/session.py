@@ -16,7 +16,15 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.spark.jars import CONNECTOR, DELTA, JarsUnavailable, jars, require_command
+from pipeline.spark.jars import (
+    CONNECTOR,
+    DELTA,
+    ICEBERG,
+    JarsUnavailable,
+    jars,
+    pins_for_this_spark,
+    require_command,
+)
 from pipeline.spark.job_progress import shown_on_terminal
 from pipeline.spark.session_options import SessionOptions
 
@@ -24,6 +32,7 @@ SHUFFLE_PARTITIONS = 4
 """With Spark's default of 200, the empty tasks cost more than the work of a local job."""
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+ICEBERG_EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 LOCAL = SessionOptions(master="local[2]")
 
 
@@ -101,7 +110,10 @@ def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
         **options.conf,
     }
     if DELTA in pins:
-        said |= delta_settings(said)
+        said |= extended(said, DELTA_EXTENSION)
+        said.setdefault("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    if ICEBERG in pins:
+        said |= extended(said, ICEBERG_EXTENSION)
     return said
 
 
@@ -156,7 +168,8 @@ def class_path(options: SessionOptions, pins: Collection[Path]) -> dict[str, str
     if options.brings_its_own_jars:
         own = {"spark.jars.packages": options.packages, "spark.jars": options.jars}
         return {name: value for name, value in own.items() if value}
-    return {"spark.jars": ",".join(str(jar) for folder in pins for jar in jars(folder))}
+    folders = map(pins_for_this_spark, pins)
+    return {"spark.jars": ",".join(str(jar) for folder in folders for jar in jars(folder))}
 
 
 def local_settings() -> dict[str, str]:
@@ -172,16 +185,12 @@ def local_settings() -> dict[str, str]:
     }
 
 
-def delta_settings(said: dict[str, str]) -> dict[str, str]:
-    """Returns Delta's extension together with the user's, and its catalog unless the user set one."""
+def extended(said: Mapping[str, str], extension: str) -> dict[str, str]:
+    """Returns the setting of an SQL extension together with those that are set already."""
     extensions = [name for name in said.get("spark.sql.extensions", "").split(",") if name]
-    if DELTA_EXTENSION not in extensions:
-        extensions.append(DELTA_EXTENSION)
-    catalog = "spark.sql.catalog.spark_catalog"
-    return {
-        "spark.sql.extensions": ",".join(extensions),
-        catalog: said.get(catalog, DELTA_CATALOG),
-    }
+    if extension not in extensions:
+        extensions.append(extension)
+    return {"spark.sql.extensions": ",".join(extensions)}
 
 
 def log_option() -> str:

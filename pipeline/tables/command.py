@@ -21,8 +21,9 @@ from pipeline.offsets.source_options import CommandConfig, SourceOptions, source
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
-from pipeline.tables.evolution import Evolution
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.options import (
+    CatalogProperties,
     ConfluentHeader,
     DeadLetterPath,
     Enveloped,
@@ -60,17 +61,18 @@ from pipeline.tables.payload_options import (
     Payload,
     PayloadFormat,
 )
+from pipeline.tables.place import Place
 from pipeline.tables.typed_payload import payload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.tables.dead_letters import DeadLetters
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 app = typer.Typer(
     name="table",
-    help="The last value of each key, as a Delta or Parquet table.",
+    help="The last value of each key, as a Delta, Iceberg or Parquet table.",
     no_args_is_help=True,
 )
 
@@ -100,6 +102,7 @@ def batch(
     where: Where = None,
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
+    catalog_property: CatalogProperties = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
     master: Master = None,
@@ -142,6 +145,7 @@ def stream(
     evolution: Evolving = Evolution.STRICT,
     history: KeepsHistory = False,
     write_option: WriteOptions = None,
+    catalog_property: CatalogProperties = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
     master: Master = None,
@@ -161,6 +165,8 @@ def stream(
 @app.command()
 def offsets(
     table: TablePath,
+    table_format: Format = TableFormat.DELTA,
+    catalog_property: CatalogProperties = None,
     as_json: AsJson = False,
     master: Master = None,
     packages: Packages = None,
@@ -168,13 +174,13 @@ def offsets(
     conf: Conf = None,
 ) -> None:
     """Print up to which offsets a table holds its topics."""
-    run_job(
-        lambda: refusing(
-            lambda: show_offsets(
-                table, SessionOptions.parse(master, packages, jars, conf), as_json=as_json
-            )
-        )
-    )
+
+    def show() -> int:
+        place = place_of(table, table_format, catalog_property)
+        options = SessionOptions.parse(master, packages, jars, conf)
+        return show_offsets(place, options, as_json=as_json)
+
+    run_job(lambda: refusing(show))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +189,7 @@ class Order:
 
     source: KafkaSource
     payload: Payload
-    path: str
-    table_format: TableFormat
+    place: Place
     dead_letters: str | None
     partition_by: Sequence[str]
     write_options: Mapping[str, str]
@@ -194,6 +199,8 @@ class Order:
     @classmethod
     def typed(cls, said: Mapping[str, Any]) -> Self:
         """Build it from the parameters of `batch` or `stream`. Raises CommandFailed and TableRefused."""
+        place = place_of(said["table"], said["table_format"], said["catalog_property"])
+        options = SessionOptions.parse(said["master"], said["packages"], said["jars"], said["conf"])
         return cls(
             source=KafkaSource(
                 bootstrap_servers=said["bootstrap_server"],
@@ -201,54 +208,54 @@ class Order:
                 options=source_options(said["command_config"], said["option"]),
             ),
             payload=payload_of(said),
-            path=said["table"],
-            table_format=said["table_format"],
+            place=place,
             dead_letters=dead_letters_path(said["on_unparsable"], said["dead_letters"]),
             partition_by=said["partition_by"] or (),
             write_options=parse_pairs("--write-option", said["write_option"]),
             evolution=said.get("evolution", Evolution.STRICT),
-            session_options=SessionOptions.parse(
-                said["master"], said["packages"], said["jars"], said["conf"]
-            ),
+            session_options=place.session_options(options),
         )
 
     def pins(self) -> list[Path]:
         """Returns the pins of the jars that it needs."""
         is_avro = PayloadFormat.AVRO in {self.payload.value_format, self.payload.key_format}
-        is_delta = self.table_format is TableFormat.DELTA or self.dead_letters is not None
-        return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
+        needed = [CONNECTOR, *self.place.pins()]
+        if self.dead_letters is not None and DELTA not in needed:
+            needed.append(DELTA)
+        return [*needed, AVRO] if is_avro else needed
 
     def table(self, session: SparkSession) -> Table:
-        from pipeline.tables.delta_history import DeltaHistory
-        from pipeline.tables.delta_table import DeltaTable
-        from pipeline.tables.parquet_table import ParquetTable
-        from pipeline.tables.table import Layout
+        """Returns the table. Raises TableRefused: it cannot be one."""
+        from pipeline.tables.formats.table import Layout
 
         layout = Layout(
             key_column=self.payload.key_column,
             partition_by=self.partition_by,
             write_options=self.write_options,
         )
-        if self.payload.history:
-            if self.table_format is not TableFormat.DELTA:
-                raise TableRefused("--history needs --format delta")
-            return DeltaHistory(session, self.path, layout, self.evolution)
-        if self.table_format is TableFormat.PARQUET:
-            return ParquetTable(session, self.path, layout, self.evolution)
-        return DeltaTable(session, self.path, layout, self.evolution)
+        is_history = self.payload.history
+        return self.place.table(session, layout, self.evolution, is_history=is_history)
 
     def letters(self, session: SparkSession) -> DeadLetters | None:
         from pipeline.tables.dead_letters import DeadLetters
 
         if self.dead_letters is None:
             return None
-        return DeadLetters(session, self.dead_letters, beside=self.path)
+        return DeadLetters(session, self.dead_letters, beside=self.place.path)
 
 
 def dead_letters_path(on_unparsable: OnUnparsable, path: str | None) -> str | None:
     if (on_unparsable is OnUnparsable.DEAD_LETTER) != (path is not None):
         raise TableRefused("--on-unparsable dead-letter and --dead-letters PATH go together")
     return path
+
+
+def place_of(table: str, table_format: TableFormat, catalog_property: list[str] | None) -> Place:
+    """Returns where a table is, by the command line. Raises CommandFailed and TableRefused."""
+    catalog = parse_pairs("--catalog-property", catalog_property)
+    if catalog and table_format is not TableFormat.ICEBERG:
+        raise TableRefused("--catalog-property needs --format iceberg")
+    return Place(path=table, format=table_format, catalog=catalog)
 
 
 def refusing(work: Callable[[], int]) -> int:
@@ -266,7 +273,7 @@ def write_whole(order: Order) -> int:
         table = order.table(session)
         write(session, order.source, table, order.payload, order.letters(session))
         count = table.read().count()
-    return print_size(order.path, count)
+    return print_size(order.place.path, count)
 
 
 def follow(
@@ -280,13 +287,13 @@ def follow(
         pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
         run(session, order.source, table, order.payload, pace, order.letters(session))
         count = table.read().count()
-    return print_size(order.path, count, "value" if order.payload.history else "key")
+    return print_size(order.place.path, count, "value" if order.payload.history else "key")
 
 
 def session_of(order: Order) -> AbstractContextManager[SparkSession]:
     from pipeline.spark.session import job_session
 
-    return job_session(f"table {order.path}", order.session_options, pins=order.pins())
+    return job_session(f"table {order.place.path}", order.session_options, pins=order.pins())
 
 
 def print_size(path: str, count: int, of: str = "key") -> int:
@@ -295,10 +302,10 @@ def print_size(path: str, count: int, of: str = "key") -> int:
     return 0
 
 
-def show_offsets(path: str, options: SessionOptions, *, as_json: bool) -> int:
-    cut = held_by(path, options)
+def show_offsets(place: Place, options: SessionOptions, *, as_json: bool) -> int:
+    cut = held_by(place, options)
     if cut is None:
-        raise TableRefused(f"{path} is not a table")
+        raise TableRefused(f"{place.path} is not a table")
     if as_json:
         print_json(json.loads(cut.to_json())["topics"])
     else:
@@ -307,15 +314,17 @@ def show_offsets(path: str, options: SessionOptions, *, as_json: bool) -> int:
     return 0
 
 
-def held_by(path: str, options: SessionOptions) -> Cut | None:
+def held_by(place: Place, options: SessionOptions) -> Cut | None:
     """Returns the offsets that a table holds; for a Parquet table without starting Spark."""
-    from pipeline.tables.versioned_folder import VersionedFolder
+    from pipeline.tables.formats.versioned_folder import VersionedFolder
 
-    folder = VersionedFolder(Path(path))
+    folder = VersionedFolder(Path(place.path))
     if folder.label() is not None:
         return Cut.from_json(folder.label())
     from pipeline.spark.session import job_session
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.table import DEFAULT_LAYOUT
 
-    with job_session(f"offsets of {path}", options, pins=(DELTA,)) as session:
-        return DeltaTable(session, path).held()
+    options = place.session_options(options)
+    with job_session(f"offsets of {place.path}", options, pins=place.pins()) as session:
+        table = place.table(session, DEFAULT_LAYOUT, Evolution.STRICT, is_history=False)
+        return table.held()

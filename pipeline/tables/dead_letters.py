@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.persisted import persisted
-from pipeline.tables.delta_table import DeltaTable, conflicts_refused, qualified
+from pipeline.tables.formats.delta_table import DeltaTable, conflicts_refused, qualified
 
 COLUMNS = (
     "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY,"

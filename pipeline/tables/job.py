@@ -30,9 +30,10 @@ from pipeline.offsets.lag import committing
 from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
+from pipeline.tables.column_defaults import refuse_defaults
 from pipeline.tables.dead_letters import DeadLetters
-from pipeline.tables.delta_history import gaps
-from pipeline.tables.evolution import refuse_defaults
+from pipeline.tables.formats.history import gaps
+from pipeline.tables.formats.table import Table
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import (
     COLUMNS,
@@ -44,7 +45,6 @@ from pipeline.tables.latest import (
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
-from pipeline.tables.table import Table
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.offsets.source_options import READING
-from pipeline.tables.evolution import Evolution
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import (
     Envelope,
     OnMissingKey,
@@ -25,6 +25,7 @@ class TableFormat(enum.StrEnum):
     """The storage format of a table."""
 
     DELTA = "delta"
+    ICEBERG = "iceberg"
     PARQUET = "parquet"
 
 
@@ -34,10 +35,19 @@ Topics = Annotated[
 ]
 TablePath = Annotated[
     str,
-    typer.Option("--table", metavar="PATH", help="The table's path. Parquet: read PATH/current."),
+    typer.Option(
+        "--table",
+        metavar="PATH|NAME",
+        help="The table's path. Parquet: read PATH/current. Iceberg: CATALOG.NAMESPACE.TABLE.",
+    ),
 ]
 Format = Annotated[
-    TableFormat, typer.Option("--format", help="A change rewrites a whole Parquet table.")
+    TableFormat,
+    typer.Option(
+        "--format",
+        help="A change rewrites a whole Parquet table. Iceberg needs PySpark 4.1: it has no runtime for"
+        " 4.2.",
+    ),
 ]
 Values = Annotated[
     PayloadFormat,
@@ -166,7 +176,8 @@ PartitionBy = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="A column that a new table is partitioned by. Repeatable.",
+        help="A column that a new table is partitioned by, in Iceberg also a transform, such as"
+        " `bucket(16, key)`. Repeatable.",
         rich_help_panel=WRITING,
     ),
 ]
@@ -203,7 +214,7 @@ KeepsHistory = Annotated[
     typer.Option(
         "--history",
         help="Keep a row for each value that a key has had, until `_valid_to`, the time of its next"
-        " record. Needs Delta.",
+        " record. Needs Delta or Iceberg.",
         rich_help_panel=WRITING,
     ),
 ]
@@ -212,8 +223,18 @@ WriteOptions = Annotated[
     typer.Option(
         "--write-option",
         metavar="NAME=VALUE",
-        help="For Spark's writer of a new table (compression=zstd, delta.enableChangeDataFeed=true). "
-        "Repeatable.",
+        help="For Spark's writer of a new table (compression=zstd, delta.enableChangeDataFeed=true), in"
+        " Iceberg a property of the table (write.merge.mode=copy-on-write). Repeatable.",
+        rich_help_panel=WRITING,
+    ),
+]
+CatalogProperties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--catalog-property",
+        metavar="NAME=VALUE",
+        help="A property of the catalog of an Iceberg table, in Spark's names: type=rest, uri=URL,"
+        " warehouse=PATH. As `--conf spark.sql.catalog.CATALOG.NAME=VALUE`. Repeatable.",
         rich_help_panel=WRITING,
     ),
 ]

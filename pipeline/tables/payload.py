@@ -15,14 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.tables.avro_columns import type_of, with_avro
-from pipeline.tables.column_names import (
-    ENDS,
-    ENDS_OF_VALUES,
-    ORIGIN,
-    TOMBSTONE,
-    UNPARSED,
-    refuse_equal_names,
-)
 from pipeline.tables.debezium import (
     EVENT,
     deletes,
@@ -30,6 +22,14 @@ from pipeline.tables.debezium import (
     why_no_row,
     with_avro_event,
     with_json_event,
+)
+from pipeline.tables.formats.column_names import (
+    ENDS,
+    ENDS_OF_VALUES,
+    ORIGIN,
+    TOMBSTONE,
+    UNPARSED,
+    refuse_equal_names,
 )
 from pipeline.tables.json_columns import (
     JSON,

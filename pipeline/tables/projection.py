@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
-from pipeline.tables.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
+from pipeline.tables.formats.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
 from pipeline.tables.payload_options import Payload
 
 SELECTED = "_selected"

@@ -17,6 +17,7 @@ from pipeline.export.iceberg_target import IcebergTarget
 from pipeline.export.log_export import ExportProgress, Reading
 from pipeline.export.parquet_target import ParquetTarget
 from pipeline.export.target import Target
+from pipeline.tables.formats.column_names import TOPIC_PARTITION
 from pipeline.tables.payload_options import OnMissingKey, Payload
 from storage.formats.compaction_strategy import BY_OFFSET, CompactionStrategy
 from storage.formats.log_identity import LogIdentity
@@ -93,8 +94,13 @@ def table_in(kind: str, folder: Path) -> pa.Table:
             )
 
 
+def partition_column(kind: str) -> str:
+    return TOPIC_PARTITION if kind == "iceberg" else "_partition"
+
+
 def rows_in(kind: str, folder: Path, *, value: str = "value") -> Rows:
     rows = table_in(kind, folder).to_pylist()
-    found = {(row["_partition"], row["key"]): (row["_offset"], row[value]) for row in rows}
+    partition = partition_column(kind)
+    found = {(row[partition], row["key"]): (row["_offset"], row[value]) for row in rows}
     assert len(found) == len(rows), "a key has two rows"
     return found

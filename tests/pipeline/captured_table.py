@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Rows = dict[tuple[Any, ...], Row]
-OUR_COLUMNS = {"key", "_topic", "_partition", "_offset", "_timestamp"}
+OUR_COLUMNS = {"key", "_topic", "_partition", "_topic_partition", "_offset", "_timestamp"}
 READ: dict[str, Callable[[str], Any]] = {
     "uuid": UUID,
     "jsonb": json.loads,

@@ -12,7 +12,7 @@ from pipeline.tables.payload_options import OnMissingKey, Payload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 Record: TypeAlias = tuple[str, int, int, datetime, bytes | None, bytes | None]
 """Topic, partition, offset, timestamp, key, value."""

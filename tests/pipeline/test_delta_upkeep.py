@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarni
 def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
 
     path = str(tmp_path / "a `quoted` {table}")
     table = DeltaTable(session, path)
@@ -49,7 +49,7 @@ def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(
 def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_is_right(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
 
     path = str(tmp_path / "table")
     records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(20)]

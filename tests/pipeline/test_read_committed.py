@@ -123,8 +123,8 @@ def write(transactions: Transactions, word: bytes) -> None:
 
 
 def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import write_whole
-    from pipeline.tables.parquet_table import ParquetTable
 
     table = ParquetTable(session, str(path))
     write_whole(session, source, table, Payload())
@@ -132,8 +132,8 @@ def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
 
 
 def in_steps(session: SparkSession, source: KafkaSource, path: Path) -> Table:
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import Pace, follow
-    from pipeline.tables.parquet_table import ParquetTable
 
     table = ParquetTable(session, str(path))
     follow(session, source, table, Payload(), Pace(offsets_per_batch=50))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipeline.export.columns.events import event_values
 from pipeline.export.columns.keys import key_reader
 from pipeline.export.columns.values import plain_values
-from pipeline.tables.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
+from pipeline.tables.formats.column_names import ORIGIN, TOMBSTONE, UNPARSED, refuse_equal_names
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload
 
 

@@ -17,7 +17,7 @@ from pipeline.export.columns.json_objects import invalid_text
 from pipeline.export.columns.shapes import columns_of
 from pipeline.export.columns.spark_types import of_table
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.column_names import ORIGIN, UNPARSED
+from pipeline.tables.formats.column_names import ORIGIN, UNPARSED
 from pipeline.tables.payload_options import Payload, PayloadFormat
 
 

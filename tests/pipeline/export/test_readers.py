@@ -23,6 +23,7 @@ from tests.harness.exported_log import (
     catalog_properties,
     export_to,
     on_disk,
+    partition_column,
     rows_in,
     target_of,
 )
@@ -73,7 +74,7 @@ def test_duckdb_reads_what_each_type_says(kind: str, tmp_path: Path) -> None:
         export_to(target_of(kind, tmp_path), on_disk(log, tmp_path), payload=payload)
         log.append((b"d", b"{}"))
     told = "key, n, i, d, f, b, t, epoch_ms(moment), day::VARCHAR, m::VARCHAR, a, s"
-    columns = f"{told}, _partition, _offset"
+    columns = f"{told}, {partition_column(kind)}, _offset"
     read = with_extensions().sql(f"SELECT {columns} FROM {scan_of(kind, tmp_path)} ORDER BY key")
 
     milliseconds = 1_767_323_045_000
@@ -131,9 +132,9 @@ def logs_of(data: Path) -> Sequence[Any]:
 
 
 def spark_table(session: SparkSession, kind: str, folder: Path) -> Any:
-    from pipeline.tables.delta_table import DeltaTable
-    from pipeline.tables.parquet_table import ParquetTable
-    from pipeline.tables.table import Layout
+    from pipeline.tables.formats.delta_table import DeltaTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
+    from pipeline.tables.formats.table import Layout
 
     made = ParquetTable if kind == "parquet" else DeltaTable
     return made(session, str(folder / kind), Layout(key_column="key"))

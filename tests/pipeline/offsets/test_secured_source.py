@@ -86,8 +86,8 @@ def test_a_batch_reads_the_topic(
 def test_a_stream_keeps_a_table_and_commits_its_progress(
     session: SparkSession, secured: SecuredListeners, tmp_path: Path
 ) -> None:
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import Pace, follow
-    from pipeline.tables.parquet_table import ParquetTable
     from pipeline.tables.payload_options import Payload
 
     source = source_of(Accesses(secured).right("SCRAM-SHA-512"), session, tmp_path)

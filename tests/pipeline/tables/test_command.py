@@ -16,8 +16,8 @@ import pipeline.tables.command
 import pipeline.tables.job
 from pipeline.cli import app
 from pipeline.offsets.cut import Cut
+from pipeline.tables.formats.versioned_folder import VersionedFolder
 from pipeline.tables.options import schema_text
-from pipeline.tables.versioned_folder import VersionedFolder
 
 CUT = Cut({"orders": {0: 7, 1: 0}}, {"orders": "id-1"})
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.tables.dead_letters import DeadLetters
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -39,7 +39,7 @@ class Site:
 
     def __init__(self, session: SparkSession, folder: Path) -> None:
         from pipeline.tables.dead_letters import DeadLetters
-        from pipeline.tables.parquet_table import ParquetTable
+        from pipeline.tables.formats.parquet_table import ParquetTable
 
         self.session = session
         # With its reads and merges, a Delta table would take five times as long.

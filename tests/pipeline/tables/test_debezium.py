@@ -123,7 +123,7 @@ def test_an_event_leaves_its_row_or_deletes_it(session: SparkSession, writer: st
 def test_a_stream_follows_a_table_of_a_database(
     session: SparkSession, tmp_path: Path, writer: str
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import bring_in
 
     table, write = DeltaTable(session, str(tmp_path / "t")), WRITERS[writer]

@@ -25,7 +25,7 @@ from tests.pipeline.table_model import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -35,8 +35,8 @@ Opened: TypeAlias = "Callable[[], Table]"
 
 @pytest.fixture(params=["parquet", "delta"])
 def opened(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path) -> Opened:
-    from pipeline.tables.delta_table import DeltaTable
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.delta_table import DeltaTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
     kind = DeltaTable if request.param == "delta" else ParquetTable
     return lambda: kind(session, str(tmp_path / "table"))
@@ -80,9 +80,9 @@ def test_two_streams_into_one_table_go_on_from_what_the_other_has_left(
 def test_a_table_may_be_partitioned_by_a_column_of_the_values(
     session: SparkSession, tmp_path: Path
 ) -> None:
+    from pipeline.tables.formats.parquet_table import ParquetTable
+    from pipeline.tables.formats.table import Layout
     from pipeline.tables.job import bring_in
-    from pipeline.tables.parquet_table import ParquetTable
-    from pipeline.tables.table import Layout
 
     payload = Payload(value_format=PayloadFormat.JSON, on_unparsable=OnUnparsable.KEEP)
     layout = Layout(partition_by=["day"], write_options={"compression": "zstd"})

@@ -19,7 +19,7 @@ from tests.pipeline.table_model import NOTHING, Record, frame, record
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -91,9 +91,9 @@ def test_a_key_is_one_row_by_whichever_schema_it_was_written(
 def test_a_stream_updates_and_deletes_by_what_the_key_says(
     session: SparkSession, registry: FakeRegistry, tmp_path: Path, kind: str
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import bring_in
-    from pipeline.tables.parquet_table import ParquetTable
 
     table: Table = (DeltaTable if kind == "delta" else ParquetTable)(session, str(tmp_path / "t"))
     first, second = with_header(1, SEVEN), with_header(2, SEVEN)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.column_names import ORIGIN
+from pipeline.tables.formats.column_names import ORIGIN
 from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
 from tests.pipeline.table_model import NOTHING, frame, record
 
@@ -96,7 +96,7 @@ def test_a_selection_needs_a_schema_of_the_values() -> None:
 def test_a_stream_removes_the_row_of_a_key_that_leaves_the_condition(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import bring_in
 
     wanted = payload(where="city = 'Bern'", select=("id",))

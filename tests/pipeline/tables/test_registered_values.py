@@ -21,7 +21,7 @@ from tests.pipeline.tables.test_payload import AGED, AVRO, ORDER, WITH_AGE, name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -50,7 +50,7 @@ def test_a_stream_reads_each_value_by_its_own_schema_and_stops_at_one_that_it_ca
     session: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     from pipeline.offsets.kafka_source import KafkaSource
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import Pace, follow
 
     registry = FakeRegistry()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pipeline.offsets.cut import Cut
     from pipeline.offsets.kafka_source import KafkaSource
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -57,8 +57,8 @@ def seen(table: Table) -> Seen:
 def test_batch_and_stream_equal_the_model_while_the_topic_is_cleaned_and_its_broker_is_killed(
     session: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    from pipeline.tables.delta_table import DeltaTable
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.delta_table import DeltaTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
     topic = "orders"
     create_topic(broker.bootstrap_servers, topic, partitions=PARTITIONS, config=COMPACTED)

@@ -73,7 +73,7 @@ def kill_driver_at_work(driver: TableDriver, broker: BrokerProcess, choices: ran
 
 def follow_to_the_end(session: SparkSession, bootstrap: str, table: Path) -> None:
     from pipeline.offsets.kafka_source import KafkaSource
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import Pace, follow
     from pipeline.tables.payload_options import Payload
 
@@ -82,6 +82,6 @@ def follow_to_the_end(session: SparkSession, bootstrap: str, table: Path) -> Non
 
 
 def found(session: SparkSession, table: Path) -> object:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
 
     return content(DeltaTable(session, str(table)))

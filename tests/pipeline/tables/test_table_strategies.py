@@ -31,7 +31,7 @@ from tests.pipeline.table_model import content
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -82,7 +82,7 @@ def read(broker: BrokerProcess, topic: str) -> list[ConsumedRecord]:
 
 @pytest.fixture
 def table(session: SparkSession, tmp_path: Path) -> ParquetTable:
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
     return ParquetTable(session, str(tmp_path / "table"))
 

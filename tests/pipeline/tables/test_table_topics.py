@@ -18,7 +18,7 @@ from tests.harness.clients import ConfluentClient, create_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def table(session: SparkSession, tmp_path: Path) -> ParquetTable:
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
     return ParquetTable(session, str(tmp_path / "table"))
 
@@ -75,8 +75,8 @@ def seen_by_streams(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int
 def test_batch_and_stream_write_the_same_table_and_the_stream_goes_on_where_it_was(
     session: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import Pace, follow, write_whole
-    from pipeline.tables.parquet_table import ParquetTable
 
     create_topic(broker.bootstrap_servers, "steps", partitions=2, config=COMPACT)
     stepwise = ParquetTable(session, str(tmp_path / "stepwise"))
@@ -150,8 +150,8 @@ def test_a_topic_that_is_not_there_or_was_made_anew_is_one_sentence(
 def test_a_place_that_is_taken_and_a_schema_that_does_not_fit_are_refused(
     session: SparkSession, broker: BrokerProcess, table: ParquetTable, tmp_path: Path
 ) -> None:
+    from pipeline.tables.formats.parquet_table import ParquetTable
     from pipeline.tables.job import Pace, follow, write_whole
-    from pipeline.tables.parquet_table import ParquetTable
 
     create_topic(broker.bootstrap_servers, "taken", partitions=1, config=COMPACT)
     produce(broker, "taken", [(b"a", b"1")])

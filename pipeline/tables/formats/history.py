@@ -1,4 +1,4 @@
-"""A history of values as a Delta table: a row for each value that a key has had, and until when.
+"""A history of values as a table: a row for each value that a key has had, and until when.
 
     _timestamp, _offset            of the record with the value: since when
     _valid_to, _valid_to_offset    of the key's next record; null in the row of the current value
@@ -10,27 +10,31 @@ do with `message.timestamp.type=LogAppendTime`; by offsets it is always so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
-from pipeline.tables.delta_table import DeltaTable, same_key, then_insert
+from pipeline.tables.formats.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
+from pipeline.tables.formats.delta_table import DeltaTable
+from pipeline.tables.formats.iceberg_table import IcebergTable
+from pipeline.tables.formats.merge_clauses import ends_and_values
+from pipeline.tables.formats.merged_table import MergedTable
+from pipeline.tables.formats.table import IDENTITY
 from pipeline.tables.latest import next_offset
-from pipeline.tables.table import IDENTITY
 
 
-class DeltaHistory(DeltaTable):
-    """The history at a path. It only grows: nothing can write it from the topic again."""
+class History(MergedTable):
+    """What a history does otherwise than a table of last values.
+
+    It only grows: nothing can write it from the topic again.
+    """
 
     __slots__ = ()
 
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Write the first rows, in one commit. Raises TableRefused: there is a table already."""
         if self.held() is not None:
-            raise TableRefused(f"{self._path} is a table already")
+            raise TableRefused(f"{self._place} is a table already")
         ended = with_ends(rows, self._layout.key_column)
         self._write(ended.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
 
@@ -38,11 +42,23 @@ class DeltaHistory(DeltaTable):
         """Add rows and end those before them, in one commit. Raises TableRefused."""
         if VALID_TO_OFFSET not in self.columns().names:
             raise TableRefused(
-                f"{self._path} is a table of last values: write a history to another path"
+                f"{self._place} is a table of last values: write a history to another path"
             )
-        key = self._layout.key_column
-        changed = changes(rows, key)
-        self._merge(changed, ENDS, ends_and_values(key, changed.drop(ENDS).columns), cut)
+        changed = changes(rows, self._layout.key_column)
+        columns = self._stored(changed).drop(ENDS).columns
+        self._merge(changed, ENDS, ends_and_values(self._identity(), columns), cut)
+
+
+class DeltaHistory(History, DeltaTable):
+    """A history as a Delta table."""
+
+    __slots__ = ()
+
+
+class IcebergHistory(History, IcebergTable):
+    """A history as an Iceberg table."""
+
+    __slots__ = ()
 
 
 def with_ends(rows: DataFrame, key_column: str) -> DataFrame:
@@ -66,18 +82,6 @@ def changes(rows: DataFrame, key_column: str) -> DataFrame:
     ends = ends.withColumn(ENDS, F.lit(True))
     inserted = ended.where(~F.col(TOMBSTONE)).withColumn(ENDS, F.lit(False))
     return inserted.unionByName(ends).drop(TOMBSTONE)
-
-
-def ends_and_values(key_column: str, columns: Sequence[str]) -> str:
-    """Returns the clauses of the MERGE of such changes into a history."""
-    ended = f"{VALID_TO} = s._timestamp, {VALID_TO_OFFSET} = s._offset"
-    return "\n".join(
-        (
-            f"ON s.{ENDS} AND t.{VALID_TO_OFFSET} IS NULL AND {same_key(key_column)}",
-            f"WHEN MATCHED THEN UPDATE SET {ended}",
-            f"WHEN NOT MATCHED AND NOT s.{ENDS} {then_insert(columns)}",
-        )
-    )
 
 
 def gaps(fresh: DataFrame, known: Cut) -> list[tuple[str, int, int, str]]:

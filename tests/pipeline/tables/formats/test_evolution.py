@@ -11,15 +11,15 @@ import fastavro
 import pytest
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.evolution import Evolution
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
 from tests.pipeline.table_model import NOTHING, Record, frame, record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.delta_table import DeltaTable
-    from pipeline.tables.parquet_table import ParquetTable
+    from pipeline.tables.formats.delta_table import DeltaTable
+    from pipeline.tables.formats.parquet_table import ParquetTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -40,8 +40,8 @@ class Site:
         self._kind = kind
 
     def table(self, evolution: Evolution = Evolution.ADD) -> DeltaTable | ParquetTable:
-        from pipeline.tables.delta_table import DeltaTable
-        from pipeline.tables.parquet_table import ParquetTable
+        from pipeline.tables.formats.delta_table import DeltaTable
+        from pipeline.tables.formats.parquet_table import ParquetTable
 
         kind = DeltaTable if self._kind == "delta" else ParquetTable
         return kind(self._session, self._path, evolution=evolution)

@@ -1,7 +1,7 @@
 """A Parquet table that knows which offsets it holds. Each change rewrites it and switches to the result.
 
-Readers open `<table>/current` (see `pipeline/tables/versioned_folder.py`). The offsets and the columns
-are stored beside the files, because Parquet folders do not keep the types of partition columns.
+Readers open `<table>/current` (see `versioned_folder.py`). The offsets and the columns are stored beside
+the files, because Parquet folders do not keep the types of partition columns.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.column_names import TOMBSTONE
-from pipeline.tables.evolution import Evolution
-from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, columns_to_add
-from pipeline.tables.versioned_folder import VersionedFolder
+from pipeline.tables.formats.column_names import TOMBSTONE
+from pipeline.tables.formats.evolution import Evolution, columns_to_add
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
+from pipeline.tables.formats.versioned_folder import VersionedFolder
 
 
 class ParquetTable:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pipeline.offsets.cut import TableRefused
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
+TOPIC_PARTITION = "_topic_partition"
+"""The name of `_partition` in Iceberg, which has a column `_partition` of its own."""
 TOMBSTONE = "_tombstone"
 """The column that is true in a row that deletes its key; such a row never gets into a table."""
 UNPARSED = "_unparsed"

@@ -32,7 +32,7 @@ def commit(
 
 
 def offset_of(*commits: Row) -> int | None:
-    from pipeline.tables.delta_table import cut_of
+    from pipeline.tables.formats.delta_table import cut_of
 
     cut = cut_of(commits)
     return None if cut is None else cut.offsets["t"][0]
@@ -53,7 +53,7 @@ def test_a_restored_table_holds_what_the_version_held_that_came_back() -> None:
 
 
 def test_a_table_of_somebody_else_is_refused(session: SparkSession, tmp_path: Path) -> None:
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
 
     session.range(3).write.format("delta").save(str(tmp_path / "theirs"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tables.versioned_folder import VersionedFolder
+from pipeline.tables.formats.versioned_folder import VersionedFolder
 
 
 def write(text: str, folder: Path) -> None:

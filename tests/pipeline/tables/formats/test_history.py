@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from pipeline.offsets.cut import TableRefused
-from pipeline.tables.evolution import Evolution
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
 from tests.pipeline.table_model import NOTHING, Record, below, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.table import Table
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -38,8 +38,8 @@ def at(second: int) -> datetime:
 
 
 def history_at(session: SparkSession, path: Path, evolution: Evolution = Evolution.STRICT) -> Table:
-    from pipeline.tables.delta_history import DeltaHistory
-    from pipeline.tables.table import Layout
+    from pipeline.tables.formats.history import DeltaHistory
+    from pipeline.tables.formats.table import Layout
 
     return DeltaHistory(session, str(path), Layout(), evolution)
 
@@ -157,7 +157,7 @@ def test_a_history_and_a_table_of_last_values_do_not_become_each_other(
     session: SparkSession, tmp_path: Path
 ) -> None:
     from pipeline.export.delta_target import DeltaTarget
-    from pipeline.tables.delta_table import DeltaTable
+    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import bring_in
 
     history, last = tmp_path / "history", tmp_path / "last"

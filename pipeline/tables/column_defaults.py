@@ -1,8 +1,7 @@
-"""What a stream may change of a table's columns; without Spark."""
+"""Defaults of columns that a stream adds to a table; without Spark."""
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Collection
 from typing import Any
@@ -11,16 +10,6 @@ from pipeline.offsets.cut import REWRITE_HINT, TableRefused
 from pipeline.tables.payload_options import Envelope, Payload, PayloadFormat
 from schemas.avro_schema import column_defaults, record_of_fields
 from schemas.outcomes import UnsupportedSchema
-
-
-class Evolution(enum.StrEnum):
-    """What happens if the values have columns that the table lacks."""
-
-    STRICT = "strict"
-    """The job ends, and nothing is written."""
-    ADD = "add"
-    """They are added, in the commit of the rows that have them; they are null in all other rows. So a
-    column with a default, which those rows should have, ends the job."""
 
 
 def refuse_defaults(added: Collection[str], payload: Payload) -> None:

@@ -1,0 +1,1 @@
+"""The formats of a table on Spark, with the offsets that it holds."""

@@ -1,0 +1,171 @@
+"""An Iceberg table that knows which offsets it holds, by Iceberg's runtime for Spark.
+
+The summary of each of our snapshots has the offsets, in `kompakt.offsets`, as in a table that
+`kompakt export` writes: rows and offsets change in one commit. Others may commit in between
+(`rewrite_data_files`, `expire_snapshots`, a rollback): the table's offsets are those of the newest of
+our snapshots among the current one and its ancestors. New columns are added in a commit before that of
+their rows; a table that a crash leaves between the two is complete.
+
+`_partition` is a column that Iceberg itself adds to what Spark reads of a table, and a table whose own
+column has that name cannot be merged into, so the partition of the topic is called `_topic_partition`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_names import TOPIC_PARTITION
+from pipeline.tables.formats.evolution import Evolution
+from pipeline.tables.formats.merge_clauses import quoted
+from pipeline.tables.formats.merged_table import MergedTable
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout
+
+COMMIT_OFFSETS = "spark.sql.iceberg.snapshot-property.kompakt.offsets"
+OFFSETS = "kompakt.offsets"
+PROPERTIES = {
+    "format-version": "2",
+    # A stream's small batches would each rewrite the files of all the keys that they have.
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+}
+"""The properties of a new table, below those of the user."""
+ROWS = "kompakt_rows"
+"""The name of the view that holds the rows of a new table."""
+CONFLICTS = frozenset(
+    {
+        "org.apache.iceberg.exceptions.AlreadyExistsException",
+        "org.apache.iceberg.exceptions.CommitFailedException",
+        "org.apache.iceberg.exceptions.ValidationException",
+    }
+)
+
+
+class IcebergTable(MergedTable):
+    """The table `CATALOG.NAMESPACE.TABLE`, in a catalog of the session."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        session: SparkSession,
+        name: str,
+        layout: Layout = DEFAULT_LAYOUT,
+        evolution: Evolution = Evolution.STRICT,
+    ) -> None:
+        """Open it. Raises TableRefused: the name is incomplete."""
+        if name.count(".") < 2:
+            raise TableRefused(f"{name}: a table in Iceberg is named CATALOG.NAMESPACE.TABLE")
+        super().__init__(session, name, layout, evolution)
+
+    @property
+    def name(self) -> str:
+        return ".".join(quoted(self._place.split(".")))
+
+    def held(self) -> Cut | None:
+        if not self._exists():
+            return None
+        for offsets in self._offsets_of_snapshots():
+            if (cut := Cut.from_json(offsets)) is not None:
+                return cut
+        raise TableRefused(
+            f"{self._place} has no snapshot that says which offsets it holds: another program wrote it,"
+            " or the snapshot has expired"
+        )
+
+    def read(self) -> DataFrame:
+        return self._session.table(self.name).withColumnRenamed(TOPIC_PARTITION, "_partition")
+
+    def confirm(self) -> None:
+        """Repeat the table's offsets in an extra snapshot if others have committed since.
+
+        Snapshots expire, but our last one must not.
+        """
+        cut = self.held()
+        if cut is not None and Cut.from_json(self._offsets_of_snapshots()[0]) is None:
+            nothing = self._session.table(self.name).limit(0)
+            with self._committing(self._session, cut):
+                nothing.writeTo(self.name).append()
+
+    def _write(self, live: DataFrame, cut: Cut) -> None:
+        session = live.sparkSession
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
+        self._stored(live).createOrReplaceTempView(ROWS)
+        properties = PROPERTIES | dict(self._layout.write_options)
+        said = ", ".join(
+            f"{literal(name)} = {literal(value)}" for name, value in properties.items()
+        )
+        with self._committing(session, cut):
+            session.sql(
+                f"CREATE OR REPLACE TABLE {self.name} USING iceberg {self._partitioned()}"  # noqa: S608
+                f" TBLPROPERTIES ({said}) AS SELECT * FROM {ROWS}"
+            )
+
+    def _partitioned(self) -> str:
+        """Returns the clause for a new table: by columns, or by transforms such as `bucket(16, key)`."""
+        by = [each if "(" in each else quoted([each])[0] for each in self._layout.partition_by]
+        return f"PARTITIONED BY ({', '.join(by)})" if by else ""
+
+    def _stored(self, rows: DataFrame) -> DataFrame:
+        return rows.withColumnRenamed("_partition", TOPIC_PARTITION)
+
+    def _identity(self) -> tuple[str, ...]:
+        return ("_topic", TOPIC_PARTITION, self._layout.key_column)
+
+    @contextlib.contextmanager
+    def _committing(self, session: SparkSession, cut: Cut) -> Iterator[None]:
+        session.conf.set(COMMIT_OFFSETS, cut.to_json())
+        try:
+            yield
+        except Py4JJavaError as error:
+            if CONFLICTS.isdisjoint(classes_of(error)):
+                raise
+            raise TableRefused(
+                f"another program wrote {self._place} at the same moment; "
+                "run the command again: it continues from what the table holds now"
+            ) from error
+        finally:
+            session.conf.unset(COMMIT_OFFSETS)
+
+    def _exists(self) -> bool:
+        """Returns whether the table exists, as of now: catalogs cache tables. Raises TableRefused."""
+        try:
+            if not self._session.catalog.tableExists(self.name):
+                return False
+        except AnalysisException as error:
+            raise TableRefused(f"{self._place}: {error.getCondition()}") from error
+        self._session.sql(f"REFRESH TABLE {self.name}")
+        return True
+
+    def _offsets_of_snapshots(self) -> list[str | None]:
+        """Returns what the current snapshot and its ancestors say about offsets, newest first."""
+        try:
+            rows = self._session.sql(
+                f"SELECT s.summary['{OFFSETS}'] AS offsets"  # noqa: S608
+                f" FROM {self.name}.history AS h JOIN {self.name}.snapshots AS s USING (snapshot_id)"
+                " WHERE h.is_current_ancestor ORDER BY h.made_current_at DESC"
+            ).collect()
+        except AnalysisException as error:
+            raise TableRefused(f"{self._place} is not an Iceberg table") from error
+        return [row["offsets"] for row in rows]
+
+
+def classes_of(error: Py4JJavaError) -> set[str]:
+    """Returns the classes of a Java exception and of its causes."""
+    found = set()
+    cause = error.java_exception
+    while cause is not None:
+        found.add(cause.getClass().getName())
+        cause = cause.getCause()
+    return found
+
+
+def literal(text: str) -> str:
+    """Returns a string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,106 @@
+"""A table that Spark's MERGE changes, with the offsets that it holds: what Delta and Iceberg share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_names import TOMBSTONE, VALID_TO_OFFSET
+from pipeline.tables.formats.evolution import Evolution, columns_to_add
+from pipeline.tables.formats.merge_clauses import newer_records
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
+
+BATCH = "kompakt_batch"
+"""The name of the view that holds the batch to merge."""
+
+
+class MergedTable(ABC):
+    """A table of last values."""
+
+    __slots__ = ("_evolution", "_layout", "_place", "_session")
+
+    def __init__(
+        self,
+        session: SparkSession,
+        place: str,
+        layout: Layout = DEFAULT_LAYOUT,
+        evolution: Evolution = Evolution.STRICT,
+    ) -> None:
+        """Open it. `place` is its path or its name in a catalog, as messages call it."""
+        self._session = session
+        self._place = place
+        self._layout = layout
+        self._evolution = evolution
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The table's name in SQL."""
+
+    @abstractmethod
+    def held(self) -> Cut | None:
+        """Returns the offsets that the table holds; None if there is no table.
+
+        Raises:
+            TableRefused: another program wrote the table, or it no longer has the offsets.
+        """
+
+    @abstractmethod
+    def read(self) -> DataFrame:
+        """Returns the current rows."""
+
+    def columns(self) -> StructType:
+        return self.read().schema
+
+    def replace(self, rows: DataFrame, cut: Cut) -> None:
+        """Replace all rows with these, in one commit. Raises TableRefused: they are a history."""
+        if self.held() is not None and VALID_TO_OFFSET in self.columns().names:
+            raise TableRefused(
+                f"{self._place} is a history, which the topic may no longer have: write the table of"
+                " last values to another path"
+            )
+        self._write(rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+
+    def merge(self, rows: DataFrame, cut: Cut) -> None:
+        """Update, insert and delete rows by newer records, in one commit. Raises TableRefused."""
+        columns = self._stored(rows).drop(TOMBSTONE).columns
+        self._merge(rows, TOMBSTONE, newer_records(self._identity(), columns), cut)
+
+    @abstractmethod
+    def _write(self, live: DataFrame, cut: Cut) -> None:
+        """Make these rows the whole table, in one commit. Raises TableRefused."""
+
+    @abstractmethod
+    def _committing(self, session: SparkSession, cut: Cut) -> AbstractContextManager[None]:
+        """Store `cut` in the commit that the session makes within this context, even without rows.
+
+        Raises:
+            TableRefused: another commit came in between.
+        """
+
+    def _stored(self, rows: DataFrame) -> DataFrame:
+        """Returns the rows with the names that their columns have in the table."""
+        return rows
+
+    def _identity(self) -> tuple[str, ...]:
+        """Returns the columns in the table that identify a row."""
+        return (*IDENTITY, self._layout.key_column)
+
+    def _merge(self, batch: DataFrame, flag: str, clauses: str, cut: Cut) -> None:
+        """Run the MERGE of these clauses, in one commit. Raises TableRefused.
+
+        Args:
+            batch: the rows `s`, with the columns of the table and one besides, named by `flag`.
+        """
+        new = columns_to_add(self.columns(), batch.drop(flag).schema, self._evolution)
+        evolving = " WITH SCHEMA EVOLUTION" if new else ""
+        self._stored(batch).createOrReplaceTempView(BATCH)
+        with self._committing(batch.sparkSession, cut):
+            batch.sparkSession.sql(
+                f"MERGE{evolving} INTO {self.name} AS t USING {BATCH} AS s {clauses}"
+            )
