@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach room,protocol/records server/net storage/batches storage/files cleaner/kernel,$(addprefix $(room)/*.,pyx pxd pxi h)))
 
-.PHONY: help run pipeline test quick lint demo bench soak differential wheel clean
+.PHONY: help run pipeline test iceberg quick lint demo bench soak differential wheel clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -25,6 +25,13 @@ QUICK_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# Iceberg has no runtime for the PySpark that the tests use. This one comes before it on the path. It leaves
+# sockets to the garbage collector.
+PYSPARK_41 := $(VENV)/pyspark-4.1.1
+iceberg: $(PYSPARK_41)  ## Tests of tables on Spark 4.1, which Iceberg has a runtime for
+	PYTHONPATH=$(CURDIR)/$(PYSPARK_41) $(PYTEST) -n 0 -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
+	    tests/pipeline/tables/formats tests/pipeline/tables/test_job.py $(PYTEST_ARGS)
 
 # Protocol, storage and server without the tests that start processes or two brokers, take seconds each, or run a
 # whole broker for many cases, and without those that send a request, or the largest request, for every API and every array of it. A test of seconds in
@@ -148,6 +155,10 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@KOMPAKT_MODULES=in-place $(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $@
+
+$(PYSPARK_41): $(VENV)/.installed-dev
+	@echo "Installing PySpark 4.1.1 into $@ ..."
+	@rm -rf $@.part && $(PIP_INSTALL) --no-deps --target $@.part pyspark==4.1.1 && touch $@.part && rm -rf $@ && mv $@.part $@
 
 # The additional packages of an extra.
 $(VENV)/.installed-pipeline: EXTRA := pipeline

@@ -86,6 +86,12 @@ def _table_kind_figures(pairs: int) -> list[Figure]:
     return table_kind_figures(pairs)
 
 
+def _table_stream_figures(pairs: int) -> list[Figure]:
+    from bench.pipeline.table_streams import table_stream_figures
+
+    return table_stream_figures(pairs)
+
+
 def _export_figures(pairs: int) -> list[Figure]:
     from bench.pipeline.exports import export_figures
 
@@ -149,6 +155,7 @@ GROUPS: dict[str, Group] = {
     "segment_source": _segment_source_figures,
     "table_values": _table_value_figures,
     "table_kinds": _table_kind_figures,
+    "table_streams": _table_stream_figures,
     "export": _export_figures,
     "distributed": _distributed_figures,
 }

@@ -55,6 +55,15 @@ def pins_for_this_spark(pins: Path) -> Path:
     return found
 
 
+def has_iceberg() -> bool:
+    """Returns whether Iceberg has a runtime for the release of PySpark that is installed."""
+    try:
+        pins_for_this_spark(ICEBERG)
+    except JarsUnavailable:
+        return False
+    return True
+
+
 def installed_spark() -> str:
     """Returns PySpark's release, such as `4.1.1`; empty without PySpark."""
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cleaner.rules.text import count_text
-from pipeline.spark.jars import ALL_PINS, jars, pins_for_this_spark
+from pipeline.spark.jars import ALL_PINS, ICEBERG, has_iceberg, jars, pins_for_this_spark
 from pipeline.spark.job import run_job
 
 
@@ -19,7 +19,7 @@ def fetch_jars(
         ),
     ] = False,
 ) -> None:
-    """Fetch and verify Spark's Kafka source, Delta and Avro; print where they are.
+    """Fetch and verify Spark's Kafka source, Delta, Avro and, for Spark 4.1, Iceberg; print where.
 
     Maven fetches them. Their SHA-256 is checked against the pinned one, now and before each job.
     """
@@ -28,7 +28,8 @@ def fetch_jars(
 
 def show_jars(*, as_list: bool) -> int:
     """Fetch the jars and print their places. Raises JarsUnavailable."""
-    brought = {pins: jars(pins_for_this_spark(pins)) for pins in ALL_PINS}
+    wanted = (*ALL_PINS, ICEBERG) if has_iceberg() else ALL_PINS
+    brought = {pins: jars(pins_for_this_spark(pins)) for pins in wanted}
     if as_list:
         typer.echo(",".join(str(jar) for paths in brought.values() for jar in paths))
         return 0

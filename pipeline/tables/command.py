@@ -253,8 +253,6 @@ def dead_letters_path(on_unparsable: OnUnparsable, path: str | None) -> str | No
 def place_of(table: str, table_format: TableFormat, catalog_property: list[str] | None) -> Place:
     """Returns where a table is, by the command line. Raises CommandFailed and TableRefused."""
     catalog = parse_pairs("--catalog-property", catalog_property)
-    if catalog and table_format is not TableFormat.ICEBERG:
-        raise TableRefused("--catalog-property needs --format iceberg")
     return Place(path=table, format=table_format, catalog=catalog)
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+from operator import itemgetter
+from typing import Any
 
+import pyspark
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -86,7 +89,9 @@ def read_schema(option: str, text: str) -> StructType:
 def infer(records: DataFrame, data: Column) -> StructType:
     """Infer the schema from all objects. Raises TableRefused if there is none."""
     texts = records.where(data.isNotNull()).select(data.cast("string"))
-    found = records.sparkSession.read.json(texts, columnNameOfCorruptRecord=CORRUPT).schema
+    # PySpark 4.1 does not read a DataFrame, and in Python an RDD is slower.
+    lines: Any = texts.rdd.map(itemgetter(0)) if pyspark.__version__ < "4.2" else texts
+    found = records.sparkSession.read.json(lines, columnNameOfCorruptRecord=CORRUPT).schema
     fields = [field for field in found.fields if field.name != CORRUPT]
     if not fields:
         raise TableRefused("no value is a JSON object: give --value-schema, or another format")

@@ -28,6 +28,16 @@ class Place:
     catalog: Mapping[str, str] = field(default_factory=dict)
     """Properties of an Iceberg table's catalog."""
 
+    def __post_init__(self) -> None:
+        """Raises TableRefused: the table cannot have this name, or a catalog."""
+        if self.format is TableFormat.ICEBERG:
+            if self.path.count(".") < 2:
+                raise TableRefused(
+                    f"{self.path}: a table in Iceberg is named CATALOG.NAMESPACE.TABLE"
+                )
+        elif self.catalog:
+            raise TableRefused("--catalog-property needs --format iceberg")
+
     def pins(self) -> list[Path]:
         """Returns the pins of the jars of its format."""
         match self.format:
@@ -50,7 +60,7 @@ class Place:
     def table(
         self, session: SparkSession, layout: Layout, evolution: Evolution, *, is_history: bool
     ) -> Table:
-        """Returns the table. Raises TableRefused: it cannot be a history, or has no such name."""
+        """Returns the table. Raises TableRefused: it cannot be a history."""
         from pipeline.tables.formats.delta_table import DeltaTable
         from pipeline.tables.formats.history import DeltaHistory, IcebergHistory
         from pipeline.tables.formats.iceberg_table import IcebergTable

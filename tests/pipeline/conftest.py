@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline.spark.jars import has_iceberg
+from tests.pipeline.table_kinds import CATALOG
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,6 +28,8 @@ SOAKED = {
 and for each first use of a part of Delta."""
 assert all((Path(__file__).parent / file).exists() for file in SOAKED)
 collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
+if not has_iceberg():
+    collect_ignore.append("tables/formats/test_iceberg_table.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,13 +46,20 @@ def _log_formats() -> None:
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with all our jars, one JVM for all tests; skipped, with a reason, without Java."""
-    from pipeline.spark.jars import ALL_PINS, JarsUnavailable
+    from pipeline.spark.jars import ALL_PINS, ICEBERG, JarsUnavailable
     from pipeline.spark.session import start_session
+    from pipeline.spark.session_options import SessionOptions
 
+    pins = (*ALL_PINS, ICEBERG) if has_iceberg() else ALL_PINS
+    catalog = {
+        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{CATALOG}.warehouse": str(tmp_path_factory.mktemp("lake")),
+    }
     try:
-        started = start_session("tests", pins=ALL_PINS)
+        started = start_session("tests", SessionOptions(master="local[2]", conf=catalog), pins=pins)
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
     yield started

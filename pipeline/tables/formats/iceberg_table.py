@@ -21,10 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_names import TOPIC_PARTITION
-from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merge_clauses import quoted
 from pipeline.tables.formats.merged_table import MergedTable
-from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout
 
 COMMIT_OFFSETS = "spark.sql.iceberg.snapshot-property.kompakt.offsets"
 OFFSETS = "kompakt.offsets"
@@ -51,18 +49,6 @@ class IcebergTable(MergedTable):
     """The table `CATALOG.NAMESPACE.TABLE`, in a catalog of the session."""
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        session: SparkSession,
-        name: str,
-        layout: Layout = DEFAULT_LAYOUT,
-        evolution: Evolution = Evolution.STRICT,
-    ) -> None:
-        """Open it. Raises TableRefused: the name is incomplete."""
-        if name.count(".") < 2:
-            raise TableRefused(f"{name}: a table in Iceberg is named CATALOG.NAMESPACE.TABLE")
-        super().__init__(session, name, layout, evolution)
 
     @property
     def name(self) -> str:

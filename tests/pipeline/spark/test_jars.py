@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.spark.jars import JarsUnavailable, jars
+from pipeline.spark import jars as module
+from pipeline.spark.jars import (
+    CONNECTOR,
+    DELTA,
+    ICEBERG,
+    JarsUnavailable,
+    has_iceberg,
+    jars,
+    pins_for_this_spark,
+)
 
 CONTENT = b"a jar"
 
@@ -116,3 +125,27 @@ def test_mavens_first_error_is_what_the_user_is_told(path: Path, pins: Path) -> 
 
     with pytest.raises(JarsUnavailable, match=r"no such artifact$"):
         jars(pins, say=quiet)
+
+
+def test_another_release_of_spark_has_pins_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "installed_spark", lambda: "4.1.1")
+    of_release = CONNECTOR.parent / "spark_4_1"
+
+    assert pins_for_this_spark(CONNECTOR) == of_release / "connector"
+    assert pins_for_this_spark(DELTA) == of_release / "delta"
+    assert pins_for_this_spark(ICEBERG) == of_release / "iceberg"
+    assert has_iceberg()
+
+
+@pytest.mark.parametrize("spark", ["4.2.0", ""])
+def test_where_a_release_has_no_runtime_of_iceberg_the_message_names_one_that_has(
+    spark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "installed_spark", lambda: spark)
+
+    assert pins_for_this_spark(CONNECTOR) == CONNECTOR
+    assert not has_iceberg()
+    with pytest.raises(
+        JarsUnavailable, match=r"^Iceberg has no jars .*pip install pyspark==4\.1\.1"
+    ):
+        pins_for_this_spark(ICEBERG)

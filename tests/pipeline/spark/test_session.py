@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.spark.jars import CONNECTOR, DELTA, JarsUnavailable
+from pipeline.spark.jars import CONNECTOR, DELTA, ICEBERG, JarsUnavailable
 from pipeline.spark.session_options import SessionOptions
 
 pytest.importorskip("pyspark")
@@ -75,6 +75,17 @@ def test_local_workers_are_this_interpreter_and_find_this_code() -> None:
 
     own = SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"})
     assert spark.spark_environment(own, {})["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
+
+
+def test_icebergs_extension_comes_with_its_jars_beside_that_of_delta(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark, "pins_for_this_spark", lambda pins: pins)
+    said = spark.settings(SessionOptions(), (CONNECTOR, DELTA, ICEBERG))
+
+    extensions = f"{spark.DELTA_EXTENSION},{spark.ICEBERG_EXTENSION}"
+    assert said["spark.sql.extensions"] == extensions
+    assert said["spark.jars"].endswith("/iceberg.jar")
 
 
 def test_a_logger_of_pyspark_keeps_the_format_of_a_handler_that_pytest_adds_to_it(

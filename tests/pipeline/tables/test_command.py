@@ -68,6 +68,8 @@ def test_offsets_are_json_for_programs(table: str) -> None:
         (["--value-schema", "subject:x"], "subject:x needs --schema-registry, and the format"),
         (["--schema-registry", "ftp://x"], "ftp://x is not of the form http://host:port"),
         (["--schema-registry-config", "/x"], "--schema-registry-config goes with"),
+        (["--format", "iceberg"], "a table in Iceberg is named CATALOG.NAMESPACE.TABLE"),
+        (["--catalog-property", "type=rest"], "--catalog-property needs --format iceberg"),
     ],
 )
 def test_a_line_that_makes_no_sense_ends_with_its_sentence(

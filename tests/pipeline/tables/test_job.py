@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from pipeline.tables.payload_options import OnUnparsable, Payload, PayloadFormat
+from tests.pipeline.table_kinds import KINDS, table_at
 from tests.pipeline.table_model import (
     NOTHING,
     Record,
@@ -33,13 +34,9 @@ Opened: TypeAlias = "Callable[[], Table]"
 """Opens the table, as a new process would."""
 
 
-@pytest.fixture(params=["parquet", "delta"])
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path) -> Opened:
-    from pipeline.tables.formats.delta_table import DeltaTable
-    from pipeline.tables.formats.parquet_table import ParquetTable
-
-    kind = DeltaTable if request.param == "delta" else ParquetTable
-    return lambda: kind(session, str(tmp_path / "table"))
+    return lambda: table_at(request.param, session, tmp_path / "table")
 
 
 def test_tombstones_delete_and_neither_replays_nor_batches_out_of_order_revive(

@@ -13,13 +13,13 @@ import pytest
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
+from tests.pipeline.table_kinds import KINDS, table_at
 from tests.pipeline.table_model import NOTHING, Record, frame, record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.tables.formats.delta_table import DeltaTable
-    from pipeline.tables.formats.parquet_table import ParquetTable
+    from pipeline.tables.formats.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -36,15 +36,11 @@ class Site:
 
     def __init__(self, session: SparkSession, path: Path, kind: str) -> None:
         self._session = session
-        self._path = str(path)
+        self._path = path
         self._kind = kind
 
-    def table(self, evolution: Evolution = Evolution.ADD) -> DeltaTable | ParquetTable:
-        from pipeline.tables.formats.delta_table import DeltaTable
-        from pipeline.tables.formats.parquet_table import ParquetTable
-
-        kind = DeltaTable if self._kind == "delta" else ParquetTable
-        return kind(self._session, self._path, evolution=evolution)
+    def table(self, evolution: Evolution = Evolution.ADD) -> Table:
+        return table_at(self._kind, self._session, self._path, evolution=evolution)
 
     def take(self, schema: str, *records: Record, evolution: Evolution = Evolution.ADD) -> None:
         from pipeline.tables.job import bring_in
@@ -67,7 +63,7 @@ class Site:
         return table.held(), table.columns().simpleString(), [row.asDict(True) for row in rows]
 
 
-@pytest.fixture(params=["delta", "parquet"])
+@pytest.fixture(params=KINDS)
 def site(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path) -> Site:
     site = Site(session, tmp_path / "table", request.param)
     site.take("id INT", *FIRST)

@@ -7,13 +7,14 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
+from tests.pipeline.table_kinds import MERGED_KINDS, table_at
 from tests.pipeline.table_model import NOTHING, Record, below, frame
 
 if TYPE_CHECKING:
@@ -37,11 +38,18 @@ def at(second: int) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
 
 
-def history_at(session: SparkSession, path: Path, evolution: Evolution = Evolution.STRICT) -> Table:
-    from pipeline.tables.formats.history import DeltaHistory
-    from pipeline.tables.formats.table import Layout
+@pytest.fixture(params=MERGED_KINDS)
+def history_at(request: pytest.FixtureRequest, session: SparkSession) -> HistoryAt:
+    def opened(path: Path, evolution: Evolution = Evolution.STRICT) -> Table:
+        return table_at(request.param, session, path, evolution=evolution, is_history=True)
 
-    return DeltaHistory(session, str(path), Layout(), evolution)
+    return opened
+
+
+class HistoryAt(Protocol):
+    """Opens a history."""
+
+    def __call__(self, path: Path, evolution: Evolution = Evolution.STRICT) -> Table: ...
 
 
 def take(
@@ -95,25 +103,25 @@ def random_records(choices: random.Random, count: int) -> list[Record]:
 
 
 def test_random_batches_with_replays_are_the_models_history(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, history_at: HistoryAt
 ) -> None:
     choices = random.Random(3)
     records = random_records(choices, 60)
-    table, end = history_at(session, tmp_path / "history"), 0
+    table, end = history_at(tmp_path / "history"), 0
     for _ in range(3):
         begin = choices.randrange(end + 1)
         end = choices.randrange(end + 1, 61)
         take(session, table, records[begin:end])
-        held = history_at(session, tmp_path / "history").held()
+        held = history_at(tmp_path / "history").held()
         assert held is not None
         assert content(table) == model(below(records, held.offsets))
     assert end > 20
 
 
 def test_a_column_that_is_added_is_null_in_earlier_values(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, history_at: HistoryAt
 ) -> None:
-    table = history_at(session, tmp_path / "history", Evolution.ADD)
+    table = history_at(tmp_path / "history", Evolution.ADD)
 
     def values(schema: str, *rows: Any) -> None:
         payload = Payload(
@@ -136,9 +144,9 @@ def test_a_column_that_is_added_is_null_in_earlier_values(
 
 
 def test_offsets_without_a_record_are_said_at_the_start(
-    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, tmp_path: Path, history_at: HistoryAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = history_at(session, tmp_path / "history")
+    table = history_at(tmp_path / "history")
     take(
         session,
         table,
@@ -153,35 +161,33 @@ def test_offsets_without_a_record_are_said_at_the_start(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("kind", MERGED_KINDS)
 def test_a_history_and_a_table_of_last_values_do_not_become_each_other(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     from pipeline.export.delta_target import DeltaTarget
-    from pipeline.tables.formats.delta_table import DeltaTable
     from pipeline.tables.job import bring_in
 
     history, last = tmp_path / "history", tmp_path / "last"
-    take(session, history_at(session, history), [record(0, 0, b"a", b"1")])
-    plain = DeltaTable(session, str(history))
+    first, second = [record(0, 0, b"a", b"1")], [record(0, 1, b"a", b"2")]
+    take(session, table_at(kind, session, history, is_history=True), first)
+    plain = table_at(kind, session, history)
     with pytest.raises(
         TableRefused, match="column _valid_to is timestamp in the table and missing"
     ):
-        bring_in(frame(session, [record(0, 1, b"a", b"2")]), plain, Payload(), NOTHING)
+        bring_in(frame(session, second), plain, Payload(), NOTHING)
     rows = plain.read().selectExpr("*", "false AS _tombstone")
     held = plain.held()
     assert held is not None
     with pytest.raises(TableRefused, match="is a history, which the topic may no longer have"):
         plain.replace(rows, held)
-    with pytest.raises(TableRefused, match="has a history, which an export does not write"):
-        DeltaTarget(str(history)).held()
+    if kind == "delta":
+        with pytest.raises(TableRefused, match="has a history, which an export does not write"):
+            DeltaTarget(str(history)).held()
 
-    bring_in(
-        frame(session, [record(0, 0, b"a", b"1")]),
-        DeltaTable(session, str(last)),
-        Payload(),
-        NOTHING,
-    )
+    bring_in(frame(session, first), table_at(kind, session, last), Payload(), NOTHING)
+    refused = table_at(kind, session, last, evolution=Evolution.ADD, is_history=True)
     with pytest.raises(
         TableRefused, match="is a table of last values: write a history to another path"
     ):
-        take(session, history_at(session, last, Evolution.ADD), [record(0, 1, b"a", b"2")])
+        take(session, refused, second)
