@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -86,9 +87,11 @@ class SegmentReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields one task's records. Without ranges Spark runs one task, with nothing to read."""
-        if partition.value is None:
+        # PySpark 4.1 gives that task no partition, and names the time zone otherwise.
+        if partition is None or partition.value is None:
             return iter(())
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        zone: Any = {"timezone": "UTC"} if pyspark.__version__ >= "4.2" else {"timestamp_utc": True}
+        schema = to_arrow_schema(self._schema, **zone)
         return record_batches(ReadOnlyFileSystem(), partition.value, schema)
 
 

@@ -104,23 +104,36 @@ def row_left() -> Column:
     return F.when(F.col(f"{EVENT}.op").isin(*LEAVES_ROW), F.col(f"{EVENT}.after"))
 
 
-def why_no_row(events: DataFrame, placeholder: str) -> Column:
-    """Returns why the row of an event cannot be had, as a clause; null if it can, or there is none."""
+def why_no_row(events: DataFrame) -> Column:
+    """Returns why an event leaves no row that is known, as a clause; null if it does, or deletes it."""
     op = F.col(f"{EVENT}.op")
     no_event = F.lit("the value is no event of Debezium of this schema")
     found = F.when(op.isNull(), F.coalesce(F.col(NO_SCHEMA), no_event))
     found = found.when(op == "d", None)
     unknown = F.concat(F.lit("an event with op="), op, F.lit(" is not known here"))
     found = found.when(~op.isin(*LEAVES_ROW), unknown)
-    found = found.when(row_left().isNull(), "an event leaves a row, and has none in `after`")
-    for field in events.schema[EVENT].dataType["after"].dataType.fields:
-        says = (
-            f"the database did not send the value of {field.name}, which had not changed: "
-            "let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
+    return found.when(row_left().isNull(), "an event leaves a row, and has none in `after`")
+
+
+def why_unavailable(events: DataFrame, placeholder: str) -> Column:
+    """Returns which value of a row the database did not send, as a clause; null if it sent all."""
+    missing = F.element_at(unavailable_columns(events, placeholder), 1)
+    says = ", which had not changed: let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
+    return F.concat(F.lit("the database did not send the value of "), missing, F.lit(says))
+
+
+def unavailable_columns(events: DataFrame, placeholder: str) -> Column:
+    """Returns the names of the row's columns that have the placeholder."""
+    fields = events.schema[EVENT].dataType["after"].dataType.fields
+    named = (
+        F.when(
+            is_unavailable(F.col(f"{EVENT}.after.`{each.name}`"), each.dataType, placeholder),
+            F.lit(each.name),
         )
-        value = F.col(f"{EVENT}.after.`{field.name}`")
-        found = found.when(is_unavailable(value, field.dataType, placeholder), says)
-    return found
+        for each in fields
+    )
+    found = F.array_compact(F.array(*named))
+    return F.when(row_left().isNotNull(), found).otherwise(F.array().cast("array<string>"))
 
 
 def is_unavailable(value: Column, kind: DataType, placeholder: str) -> Column:

@@ -45,6 +45,7 @@ from pipeline.tables.latest import (
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
+from pipeline.tables.unavailable_values import with_available_values, with_gaps
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 
@@ -214,10 +215,13 @@ def bring_in(
             return reached
         if payload.history and reached is None:
             report_gaps(fresh, known)
-        keyed = having_keys(fresh, payload)
-        with persisted(becoming_rows(keyed, all_of_a_key=payload.history)) as last:
+        keyed = having_keys(with_gaps(fresh, known) if payload.fills else fresh, payload)
+        with persisted(becoming_rows(keyed, all_of_a_key=payload.reads_all_of_a_key)) as last:
             columns = None if held is None else table.columns()
             parsed = parsed_of(last, payload, columns)
+            if payload.fills:
+                rows_before = None if held is None else table.read()
+                parsed = with_available_values(parsed, rows_before, payload.key_column)
             rows = rows_from(parsed, payload)
             if columns is not None:
                 refuse_defaults(set(rows.columns) - set(columns.names), payload)

@@ -75,7 +75,7 @@ def with_read_keys(last: DataFrame, payload: Payload) -> DataFrame:
     refuse_maps(read.schema[READ].dataType)
     says = F.coalesce(F.col(MISFIT), F.lit(payload.key.misfit))
     found = only_if(F.col(READ).isNotNull() & F.col(MISFIT).isNull(), F.col(READ), says)
-    return becoming_rows(read.withColumn("key", found), all_of_a_key=payload.history)
+    return becoming_rows(read.withColumn("key", found), all_of_a_key=payload.reads_all_of_a_key)
 
 
 def read_by_schema(last: DataFrame, payload: Payload) -> DataFrame:

@@ -13,6 +13,7 @@ from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import (
     Envelope,
     OnMissingKey,
+    OnUnavailable,
     OnUnparsable,
     PayloadFormat,
 )
@@ -78,6 +79,15 @@ Unavailable = Annotated[
         "--unavailable-value-placeholder",
         metavar="TEXT",
         help="Debezium's property of this name; a row that has it ends the job.",
+        rich_help_panel=VALUES,
+    ),
+]
+Filled = Annotated[
+    OnUnavailable,
+    typer.Option(
+        "--on-unavailable",
+        help="For a value that the database did not send, because it had not changed: end the job, or"
+        " take that of the key's earlier event, unless an event in between may be missing.",
         rich_help_panel=VALUES,
     ),
 ]

@@ -19,7 +19,9 @@ from pipeline.tables.debezium import (
     EVENT,
     deletes,
     row_left,
+    unavailable_columns,
     why_no_row,
+    why_unavailable,
     with_avro_event,
     with_json_event,
 )
@@ -49,6 +51,7 @@ from pipeline.tables.wire_columns import NO_SCHEMA, why_no_schema
 PARSED = "_parsed"
 DELETES = "_deletes"
 WHY = "_why"
+UNAVAILABLE = "_unavailable"
 
 
 def rows_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
@@ -126,6 +129,7 @@ def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> Data
     _parsed    a struct of the columns; null if there are none
     _deletes   whether the value deletes its key
     _why       why a value cannot be parsed, as a clause; null if it can be, or is a tombstone
+    _unavailable   with `--on-unavailable fill`: the columns whose value the database did not send
     """
     if payload.envelope is Envelope.DEBEZIUM:
         return parse_event(last, payload, columns)
@@ -160,8 +164,14 @@ def parse_event(last: DataFrame, payload: Payload, columns: StructType | None) -
     else:
         events = with_json_event(last, payload, json_schema(payload, columns))
     has_value = F.col("value").isNotNull()
-    why = F.when(has_value, why_no_row(events, payload.unavailable))
-    read = events.withColumn(WHY, why).withColumn(DELETES, ~has_value | deletes())
+    why = why_no_row(events)
+    if payload.fills:
+        names = unavailable_columns(events, payload.unavailable)
+        events = events.withColumn(UNAVAILABLE, names)
+    else:
+        why = F.coalesce(why, why_unavailable(events, payload.unavailable))
+    read = events.withColumn(WHY, F.when(has_value, why))
+    read = read.withColumn(DELETES, ~has_value | deletes())
     return read.withColumn(PARSED, F.when(F.col(WHY).isNull(), row_left())).drop(EVENT)
 
 

@@ -37,6 +37,14 @@ class OnMissingKey(enum.StrEnum):
     SKIP = "skip"
 
 
+class OnUnavailable(enum.StrEnum):
+    """The treatment of a value that the database did not send, because it had not changed."""
+
+    FAIL = "fail"
+    FILL = "fill"
+    """It is that of the key's earlier event, unless that may be missing."""
+
+
 class Envelope(enum.StrEnum):
     """What stands around a row in a value."""
 
@@ -139,6 +147,7 @@ class Payload:
     """Whether the table has a row for each value of a key, and not only for the last one."""
     unavailable: str = UNAVAILABLE
     """What Debezium writes for a value that the database did not send."""
+    on_unavailable: OnUnavailable = OnUnavailable.FAIL
 
     def __post_init__(self) -> None:
         value, key = self.value, self.key
@@ -152,6 +161,13 @@ class Payload:
             raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
         if self.registry is not None and not (value.has_header or key.has_header):
             raise TableRefused(f"--schema-registry goes with {', '.join(REGISTERED)}")
+        if self.fills and self.envelope is Envelope.NONE:
+            raise TableRefused("--on-unavailable fill goes with --envelope debezium")
+        if self.fills and (self.history or self.select or self.where):
+            raise TableRefused(
+                "--on-unavailable fill takes earlier values from the table, so it does not go with"
+                " --history, --select and --where"
+            )
         if self.select and value.takes_its_schema_from_the_table:
             raise TableRefused("--select needs --value-schema: the table has other columns")
         if self.confluent_header and not value.has_header:
@@ -159,6 +175,16 @@ class Payload:
                 "--confluent-header needs --schema-registry URL, or --schema-id with the ids that"
                 " --value-schema has: a value of another schema would be misread"
             )
+
+    @property
+    def fills(self) -> bool:
+        """Whether values that the database did not send are filled in."""
+        return self.on_unavailable is OnUnavailable.FILL
+
+    @property
+    def reads_all_of_a_key(self) -> bool:
+        """Whether a micro-batch needs all records of a key, and not only the last one."""
+        return self.history or self.fills
 
     @property
     def value(self) -> Encoding:

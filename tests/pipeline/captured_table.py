@@ -14,6 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 from typer.testing import CliRunner
 
 import pipeline.tables.command
@@ -22,12 +23,14 @@ from pipeline.cli import app
 from tests.harness.change_capture import CONNECTOR, ChangeCapture
 from tests.harness.exported_log import CATALOG, NAME, catalog_properties, table_in
 from tests.harness.shop_database import ShopTable
+from tests.pipeline.table_kinds import CATALOG as SESSIONS_CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = Mapping[str, Any]
 Rows = dict[tuple[Any, ...], Row]
+NAMESPACE = "shop"
 OUR_COLUMNS = {"key", "_topic", "_partition", "_topic_partition", "_offset", "_timestamp"}
 READ: dict[str, Callable[[str], Any]] = {
     "uuid": UUID,
@@ -56,12 +59,16 @@ class Difference:
 
 
 class CapturedTable:
-    """A table of the database, its topic, and the Delta table that follows it."""
+    """A table of the database, its topic, and the table that follows it: in Delta, or in Iceberg."""
 
-    def __init__(self, capture: ChangeCapture, table: ShopTable, folder: Path) -> None:
+    def __init__(
+        self, capture: ChangeCapture, table: ShopTable, folder: Path, lake: Path | None = None
+    ) -> None:
+        """`lake` is the warehouse of the session's Iceberg catalog, if the table is to be in it."""
         self.topic = f"{CONNECTOR}.public.{table.name}"
         self.path = folder / table.name
         self._table = table
+        self._lake = lake
         self._capture = capture
 
     def stream(self) -> Ended:
@@ -86,7 +93,16 @@ class CapturedTable:
 
     def differences(self) -> list[Difference]:
         """Returns all differences; a column that one side lacks is `...` there."""
-        return self._differences(self._rows_of(DeltaTable(self.path).to_pyarrow_table()))
+        return self._differences(self._rows_of(self._followed()))
+
+    def _followed(self) -> pa.Table:
+        """Returns the table that follows the topic, as delta-rs or PyIceberg reads it."""
+        if self._lake is None:
+            return DeltaTable(self.path).to_pyarrow_table()
+        metadata = self._lake / NAMESPACE / self._table.name / "metadata"
+        version = (metadata / "version-hint.text").read_text().strip()
+        found = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
+        return found.scan().to_arrow()
 
     def _differences(self, found: Rows) -> list[Difference]:
         expected = self._database_rows()
@@ -145,6 +161,12 @@ class CapturedTable:
         line += [f"--catalog-property={name}={each}" for name, each in properties]
         return [*line, "--to", NAME, "--catalog", CATALOG]
 
+    def _place(self) -> list[str]:
+        if self._lake is None:
+            return ["--table", str(self.path)]
+        named = f"{SESSIONS_CATALOG}.{NAMESPACE}.{self._table.name}"
+        return ["--table", named, "--format", "iceberg"]
+
     def _payload_options(self) -> list[str]:
         options = ["--envelope", "debezium", "--schema-registry", self._capture.registry.url]
         for part in ("key", "value"):
@@ -154,7 +176,7 @@ class CapturedTable:
 
     def _run(self, command: str, *more: str) -> Ended:
         line = ["table", command, "-b", self._capture.broker.bootstrap_servers]
-        line += ["--topic", self.topic, "--table", str(self.path), *self._payload_options()]
+        line += ["--topic", self.topic, *self._place(), *self._payload_options()]
         result = CliRunner().invoke(app, [*line, *more])
         lines = result.output.strip().splitlines()
         return Ended(result.exit_code, lines[-1] if lines else repr(result.exception))

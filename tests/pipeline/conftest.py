@@ -27,6 +27,12 @@ SOAKED = {
 """Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
 and for each first use of a part of Delta."""
 assert all((Path(__file__).parent / file).exists() for file in SOAKED)
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark compiles code for each query, which is a third of the time of tests with little data. The tests
+on Spark 4.1 and the soak run compiled code, as users do."""
 collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
 if not has_iceberg():
     collect_ignore.append("tables/formats/test_iceberg_table.py")
@@ -53,13 +59,15 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pipeline.spark.session_options import SessionOptions
 
     pins = (*ALL_PINS, ICEBERG) if has_iceberg() else ALL_PINS
-    catalog = {
-        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
-        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
-        f"spark.sql.catalog.{CATALOG}.warehouse": str(tmp_path_factory.mktemp("lake")),
-    }
+    conf = {} if os.environ.get("KOMPAKT_SOAK") or has_iceberg() else dict(INTERPRETED)
+    if has_iceberg():
+        conf |= {
+            f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+            f"spark.sql.catalog.{CATALOG}.warehouse": str(tmp_path_factory.mktemp("lake")),
+        }
     try:
-        started = start_session("tests", SessionOptions(master="local[2]", conf=catalog), pins=pins)
+        started = start_session("tests", SessionOptions(master="local[2]", conf=conf), pins=pins)
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
     yield started

@@ -1,8 +1,8 @@
 """Tables of a database whose changes Debezium captures: at the end they equal the database's own.
 
-All of it is real: PostgreSQL, Debezium in Kafka Connect, Avro with a registry, Spark, Delta; and exports
-as Parquet, Delta and Iceberg. On the way the worker, the broker and the registry are killed, the topics
-are cleaned, and the schemas change in the ways that follow. What a stream of today does then:
+All of it is real: PostgreSQL, Debezium in Kafka Connect, Avro with a registry, Spark, Delta (or
+Iceberg, on Spark 4.1); and exports as Parquet, Delta and Iceberg. On the way the worker, the broker and
+the registry are killed, the topics are cleaned, and the schemas change in these ways. A stream then:
 
     a column is added that may be null    it is added
     a column is added with a default      refused; `batch` writes the table again
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.offsets.cut import REWRITE_HINT
-from pipeline.spark.jars import JarsUnavailable
+from pipeline.spark.jars import JarsUnavailable, has_iceberg
 from tests.harness.change_capture import CONNECTOR, RUNNING, ChangeCapture, change_capture
 from tests.harness.exported_log import FORMATS
 from tests.harness.group_run import until
@@ -33,6 +33,7 @@ from tests.harness.postgres import PostgresUnavailable
 from tests.harness.shop_database import ShopDatabase, large_number, maybe, moment, price, text
 from tests.harness.typed_commands import TypedCommands
 from tests.pipeline.captured_table import CapturedTable, Ended, use_session
+from tests.pipeline.table_kinds import CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,12 +54,17 @@ class Site:
     """The shop's database, the capture of its changes, and the tables that follow."""
 
     def __init__(
-        self, capture: ChangeCapture, shop: ShopDatabase, folder: Path, pool: ThreadPoolExecutor
+        self,
+        capture: ChangeCapture,
+        shop: ShopDatabase,
+        folder: Path,
+        pool: ThreadPoolExecutor,
+        lake: Path | None,
     ) -> None:
         self.capture = capture
         self.shop = shop
         self._pool = pool
-        found = {name: CapturedTable(capture, shop.tables[name], folder) for name in TABLES}
+        found = {name: CapturedTable(capture, shop.tables[name], folder, lake) for name in TABLES}
         self.customers, self.orders, self.articles = found.values()
         self.tables = list(found.values())
 
@@ -115,9 +121,16 @@ def site(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             ThreadPoolExecutor(1) as pool,
         ):
             shop = ShopDatabase(connection, seed=SEED, changes=CHANGES)
-            yield Site(capture, shop, tmp_path / "tables", pool)
+            yield Site(capture, shop, tmp_path / "tables", pool, lake_of(session))
     except (JarsUnavailable, PostgresUnavailable) as missing:
         pytest.skip(str(missing))
+
+
+def lake_of(session: SparkSession) -> Path | None:
+    """Returns where the session's Iceberg tables are; None if it cannot write any."""
+    if not has_iceberg():
+        return None
+    return Path(str(session.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")))
 
 
 def test_tables_equal_those_of_the_database(site: Site) -> None:
