@@ -71,9 +71,9 @@ class CapturedTable:
         self._lake = lake
         self._capture = capture
 
-    def stream(self) -> Ended:
+    def stream(self, *options: str) -> Ended:
         """Merge what the topic has now; new columns are added."""
-        return self._run("stream", "--evolution", "add")
+        return self._run("stream", "--evolution", "add", *options)
 
     def batch(self) -> Ended:
         """Write the table again."""

@@ -41,6 +41,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 CHANGES = int(os.environ.get("KOMPAKT_CAPTURED_CHANGES", "50000"))
+TEXT_CHANGES = 600
+TEXTS_CHANGE = """
+UPDATE articles SET title = title || '!';
+UPDATE articles SET description = repeat(md5(id::text || title), 100) WHERE random() < 0.3;
+UPDATE articles SET title = title || '?' WHERE random() < 0.5;
+DELETE FROM articles WHERE random() < 0.1;
+UPDATE articles SET facts = '{"n": 1}' WHERE random() < 0.5;
+"""
+KEY_CHANGES = """
+UPDATE articles SET id = gen_random_uuid()
+WHERE id = (SELECT id FROM articles WHERE length(description) > 3000 LIMIT 1)
+"""
 SEED = int(os.environ.get("KOMPAKT_CAPTURED_SEED", "1"))
 TABLES = ("customers", "orders", "articles")
 REFUSED_DEFAULT = (
@@ -156,6 +168,38 @@ def test_tables_equal_those_of_the_database(site: Site) -> None:
         table.refute_difference()
         for kind in FORMATS:
             table.refute_difference_of_export(kind)
+
+
+def test_texts_that_the_database_does_not_send_again_are_filled_in(site: Site) -> None:
+    """PostgreSQL has stored each one apart. Where it has not changed, Debezium has a placeholder."""
+    articles = site.articles
+    site.shop.alter("ALTER TABLE articles REPLICA IDENTITY DEFAULT")
+    site.shop.change(TEXT_CHANGES)
+    site.capture.capture(["articles"])
+    for _ in range(3):
+        site.shop.alter(TEXTS_CHANGE)
+        site.capture.until_caught_up()
+        succeed(articles.stream("--on-unavailable", "fill"))
+        articles.refute_difference()
+
+    refused = articles.stream()
+    assert refused.code == 0, "there is nothing new"
+    site.shop.alter(TEXTS_CHANGE)
+    site.capture.until_caught_up()
+    refused = articles.stream()
+    assert refused.code == 1
+    assert (
+        "the database did not send the value of description, which had not changed" in refused.said
+    )
+    succeed(articles.stream("--on-unavailable", "fill"))
+    # The event of the new key lacks the text, which is that of another key.
+    site.shop.alter(KEY_CHANGES)
+    site.capture.until_caught_up()
+    refused = articles.stream("--on-unavailable", "fill")
+    assert refused.code == 1
+    assert (
+        "description, which had not changed, and the event with it may be missing" in refused.said
+    )
 
 
 def kill_the_worker(site: Site) -> None:

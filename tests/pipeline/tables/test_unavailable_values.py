@@ -186,5 +186,5 @@ def test_what_it_does_not_go_with_is_refused() -> None:
                 value_schema="id INT",
                 envelope=Envelope.DEBEZIUM,
                 on_unavailable=OnUnavailable.FILL,
-                **other,  # type: ignore[arg-type]
+                **other,
             )
