@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipeline.offsets.cut import Cut, Offsets
+from pipeline.offsets.cut import Cut, Offsets, TableRefused
 from pipeline.tables.payload_options import OnMissingKey, Payload
 
 if TYPE_CHECKING:
@@ -62,3 +63,33 @@ def model(records: Sequence[Record]) -> Content:
 def below(records: Sequence[Record], offsets: Offsets) -> list[Record]:
     """The records that a table with these offsets has taken into account."""
     return [r for r in records if r[2] < offsets.get(r[0], {}).get(r[1], 0)]
+
+
+def refute_harm_of_two_streams(
+    session: SparkSession, opened: Callable[[SparkSession], Table], *, batches: int
+) -> None:
+    """Let two streams merge the same records at once, and check that some of their micro-batches were
+    refused, that each refusal says why, and that the table is right."""
+    records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(batches)]
+    take(session, opened(session), records[0])
+
+    def follow(number: int) -> list[str]:
+        """A stream of a session of its own; why its batches were refused."""
+        own = session.newSession()
+        refused = []
+        for at in range(1 + number, batches):
+            try:
+                take(own, opened(own), *records[: at + 1])
+            except TableRefused as conflict:
+                refused.append(str(conflict))
+        return refused
+
+    with ThreadPoolExecutor(2) as pool:
+        refused = [said for each in pool.map(follow, range(2)) for said in each]
+
+    table = opened(session)
+    held = table.held()
+    assert held is not None
+    assert content(table) == model(below(records, held.offsets))
+    assert refused
+    assert all("another program wrote" in said for said in refused)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.offsets.cut import Cut
 from tests.pipeline.table_model import (
-    below,
     content,
-    model,
     record,
+    refute_harm_of_two_streams,
     take,
 )
 
@@ -52,26 +50,4 @@ def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_i
     from pipeline.tables.formats.delta_table import DeltaTable
 
     path = str(tmp_path / "table")
-    records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(20)]
-    take(session, DeltaTable(session, path), records[0])
-
-    def follow(number: int) -> list[str]:
-        """A stream of a session of its own; which of its batches were refused, and why."""
-        own = session.newSession()
-        refused = []
-        for at in range(1 + number, 20):
-            try:
-                take(own, DeltaTable(own, path), *records[: at + 1])
-            except TableRefused as conflict:
-                refused.append(str(conflict))
-        return refused
-
-    with ThreadPoolExecutor(2) as pool:
-        refused = [said for each in pool.map(follow, range(2)) for said in each]
-
-    table = DeltaTable(session, path)
-    held = table.held()
-    assert held is not None
-    assert content(table) == model(below(records, held.offsets))
-    assert refused
-    assert all("another program wrote" in said for said in refused)
+    refute_harm_of_two_streams(session, lambda own: DeltaTable(own, path), batches=20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,15 @@ from pipeline.offsets.cut import TableRefused
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
 from tests.pipeline.table_kinds import CATALOG, table_at
-from tests.pipeline.table_model import NOTHING, below, content, frame, model, record, take
+from tests.pipeline.table_model import (
+    NOTHING,
+    content,
+    frame,
+    model,
+    record,
+    refute_harm_of_two_streams,
+    take,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,30 +133,7 @@ def test_a_stream_that_died_after_it_had_added_a_column_leaves_a_table_that_it_c
     assert [tuple(row) for row in rows] == [(1, None), (2, "Rome")]
 
 
-def test_of_two_streams_that_commit_at_one_moment_the_table_is_right(
+def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_is_right(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    path = tmp_path / "table"
-    records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(10)]
-    take(session, iceberg(session, path), records[0])
-
-    def follow(number: int) -> list[str]:
-        """A stream of a session of its own; which of its batches were refused, and why."""
-        own = session.newSession()
-        refused = []
-        for at in range(1 + number, 10):
-            try:
-                take(own, iceberg(own, path), *records[: at + 1])
-            except TableRefused as conflict:
-                refused.append(str(conflict))
-        return refused
-
-    with ThreadPoolExecutor(2) as pool:
-        refused = [said for each in pool.map(follow, range(2)) for said in each]
-
-    table = iceberg(session, path)
-    held = table.held()
-    assert held is not None
-    assert content(table) == model(below(records, held.offsets))
-    assert refused
-    assert all("another program wrote" in said for said in refused)
+    refute_harm_of_two_streams(session, lambda own: iceberg(own, tmp_path / "table"), batches=10)
