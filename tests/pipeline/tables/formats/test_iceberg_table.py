@@ -10,6 +10,7 @@ import pytest
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import Payload, PayloadFormat
+from tests.harness.iceberg_rest_catalog import rest_catalog
 from tests.pipeline.table_kinds import CATALOG, table_at
 from tests.pipeline.table_model import (
     NOTHING,
@@ -137,3 +138,18 @@ def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_i
     session: SparkSession, tmp_path: Path
 ) -> None:
     refute_harm_of_two_streams(session, lambda own: iceberg(own, tmp_path / "table"), batches=10)
+
+
+def test_it_may_be_in_a_rest_catalog(session: SparkSession, tmp_path: Path) -> None:
+    from pipeline.tables.formats.iceberg_table import IcebergTable
+
+    with rest_catalog(tmp_path / "rest") as uri:
+        of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": uri}
+        for name, value in of_catalog.items():
+            session.conf.set(f"spark.sql.catalog.rest{name}", value)
+        table = IcebergTable(session, "rest.bank.accounts")
+        records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(10)]
+        take(session, table, *records[:4])
+        take(session, table, *records, record(0, 10, b"1", None))
+        assert content(table) == model([*records, record(0, 10, b"1", None)])
+        assert offsets_of(table) == {0: 11}
