@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -25,9 +26,11 @@ from pipeline.spark.jars import (
     pins_for_this_spark,
     require_command,
 )
+from pipeline.spark.job import ENDING_S_MAX, exit_code_of_spark
 from pipeline.spark.job_progress import shown_on_terminal
 from pipeline.spark.session_options import SessionOptions
 
+LOCAL_MEMORY_MIN = 1 << 30
 SHUFFLE_PARTITIONS = 4
 """With Spark's default of 200, the empty tasks cost more than the work of a local job."""
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -54,7 +57,16 @@ def job_session(
         finally:
             if progress is not None:
                 progress.end()
-            session.stop()
+            stop(session)
+
+
+def stop(session: SparkSession) -> None:
+    """Stop Spark, unless its process ends by itself: what broke off says why."""
+    try:
+        session.stop()
+    except (OSError, Py4JError):
+        if exit_code_of_spark(ENDING_S_MAX) is None:
+            raise
 
 
 def silence_py4j() -> None:
@@ -178,11 +190,19 @@ def local_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # All of Spark runs in the driver, for which Spark's default is 1 GB.
+        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", f"{local_memory_mib()}m"),
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
         # For the same reason: Delta would read its log in 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "1",
     }
+
+
+def local_memory_mib() -> int:
+    """Returns the memory of a local Spark: a quarter of the machine's, as Java itself would take."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(max(LOCAL_MEMORY_MIN, total // 4) >> 20)
 
 
 def extended(said: Mapping[str, str], extension: str) -> dict[str, str]:

@@ -59,7 +59,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pipeline.spark.session_options import SessionOptions
 
     pins = (*ALL_PINS, ICEBERG) if has_iceberg() else ALL_PINS
-    conf = {} if os.environ.get("KOMPAKT_SOAK") or has_iceberg() else dict(INTERPRETED)
+    conf: dict[str, str] = {}
+    if not os.environ.get("KOMPAKT_SOAK"):
+        conf = {"spark.driver.memory": "1g"} | ({} if has_iceberg() else INTERPRETED)
     if has_iceberg():
         conf |= {
             f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",

@@ -66,6 +66,23 @@ def test_only_a_local_session_is_bound_to_the_loopback_address() -> None:
     assert "spark.driver.host" not in spark.settings(SessionOptions(master="spark://h:7077"), ())
 
 
+def test_a_local_spark_has_a_quarter_of_the_memory_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
+    pages = {"SC_PHYS_PAGES": 4 << 20, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert spark.settings(SessionOptions(), ())["spark.driver.memory"] == "4096m"
+    pages["SC_PHYS_PAGES"] = 1 << 18
+    assert spark.settings(SessionOptions(), ())["spark.driver.memory"] == "1024m"
+
+    own = SessionOptions(conf={"spark.driver.memory": "7g"})
+    assert spark.settings(own, ())["spark.driver.memory"] == "7g"
+    assert "spark.driver.memory" not in spark.settings(SessionOptions(master="yarn"), ())
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "3g")
+    assert spark.settings(SessionOptions(), ())["spark.driver.memory"] == "3g"
+
+
 def test_local_workers_are_this_interpreter_and_find_this_code() -> None:
     assert spark.spark_environment(SessionOptions(master="spark://h:7077"), {}) == {}
 
