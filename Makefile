@@ -29,9 +29,10 @@ test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing a
 # Iceberg has no runtime for the PySpark that the tests use. This one comes before it on the path. It leaves
 # sockets to the garbage collector.
 PYSPARK_41 := $(VENV)/pyspark-4.1.1
-iceberg: $(PYSPARK_41)  ## Tests of tables on Spark 4.1, which Iceberg has a runtime for
+iceberg: $(PYSPARK_41)  ## Tests of tables on Spark 4.1, which Iceberg has a runtime for; with KOMPAKT_SOAK=1 the long one, too
 	PYTHONPATH=$(CURDIR)/$(PYSPARK_41) $(PYTEST) -n 0 -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
-	    tests/pipeline/tables/formats tests/pipeline/tables/test_job.py $(PYTEST_ARGS)
+	    tests/pipeline/tables/formats tests/pipeline/tables/test_job.py tests/pipeline/tables/test_unavailable_values.py \
+	    $(if $(KOMPAKT_SOAK),tests/pipeline/tables/test_captured_changes.py) $(PYTEST_ARGS)
 
 # Protocol, storage and server without the tests that start processes or two brokers, take seconds each, or run a
 # whole broker for many cases, and without those that send a request, or the largest request, for every API and every array of it. A test of seconds in

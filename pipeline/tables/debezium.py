@@ -117,7 +117,7 @@ def why_no_row(events: DataFrame) -> Column:
 
 def why_unavailable(events: DataFrame, placeholder: str) -> Column:
     """Returns which value of a row the database did not send, as a clause; null if it sent all."""
-    missing = F.element_at(unavailable_columns(events, placeholder), 1)
+    missing = F.get(unavailable_columns(events, placeholder), F.lit(0))
     says = ", which had not changed: let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
     return F.concat(F.lit("the database did not send the value of "), missing, F.lit(says))
 

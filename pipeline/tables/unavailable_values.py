@@ -105,8 +105,16 @@ def with_held_row(
         for name, as_key in zip((*IDENTITY, key_column), RECORD_KEY, strict=True)
     ]
     rows = table.select(*ours, F.struct(*(F.col(f"`{name}`") for name in columns)).alias(HELD))
-    held = rows.join(F.broadcast(needed), list(RECORD_KEY))
+    held = detached(rows.join(F.broadcast(needed), list(RECORD_KEY)))
     return folded.join(held, list(RECORD_KEY), "left")
+
+
+def detached(rows: DataFrame) -> DataFrame:
+    """Returns the same rows by a plan that does not read the table: Spark cannot resolve a MERGE into an
+    Iceberg table whose source reads that table, too."""
+    session = rows.sparkSession
+    of_java = session._jsparkSession.createDataFrame(rows._jdf.toJavaRDD(), rows._jdf.schema())
+    return DataFrame(of_java, session)
 
 
 def value_of(name: str, folded: DataFrame) -> Column:
