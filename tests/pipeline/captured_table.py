@@ -23,14 +23,13 @@ from pipeline.cli import app
 from tests.harness.change_capture import CONNECTOR, ChangeCapture
 from tests.harness.exported_log import CATALOG, NAME, catalog_properties, table_in
 from tests.harness.shop_database import ShopTable
-from tests.pipeline.table_kinds import CATALOG as SESSIONS_CATALOG
+from tests.pipeline.table_kinds import iceberg_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = Mapping[str, Any]
 Rows = dict[tuple[Any, ...], Row]
-NAMESPACE = "shop"
 OUR_COLUMNS = {"key", "_topic", "_partition", "_topic_partition", "_offset", "_timestamp"}
 READ: dict[str, Callable[[str], Any]] = {
     "uuid": UUID,
@@ -99,7 +98,8 @@ class CapturedTable:
         """Returns the table that follows the topic, as delta-rs or PyIceberg reads it."""
         if self._lake is None:
             return DeltaTable(self.path).to_pyarrow_table()
-        metadata = self._lake / NAMESPACE / self._table.name / "metadata"
+        _, namespace, name = iceberg_name(self.path).split(".")
+        metadata = self._lake / namespace / name / "metadata"
         version = (metadata / "version-hint.text").read_text().strip()
         found = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
         return found.scan().to_arrow()
@@ -152,7 +152,7 @@ class CapturedTable:
 
     def _export_line(self, kind: str) -> list[str]:
         folder = self._export_folder
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         line = ["export", self.topic, "--data-dir", str(self._capture.broker.data_dir)]
         line += ["--format", kind, *self._payload_options()]
         if kind != "iceberg":
@@ -164,8 +164,7 @@ class CapturedTable:
     def _place(self) -> list[str]:
         if self._lake is None:
             return ["--table", str(self.path)]
-        named = f"{SESSIONS_CATALOG}.{NAMESPACE}.{self._table.name}"
-        return ["--table", named, "--format", "iceberg"]
+        return ["--table", iceberg_name(self.path), "--format", "iceberg"]
 
     def _payload_options(self) -> list[str]:
         options = ["--envelope", "debezium", "--schema-registry", self._capture.registry.url]
