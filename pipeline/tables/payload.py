@@ -51,7 +51,7 @@ from pipeline.tables.wire_columns import NO_SCHEMA, why_no_schema
 PARSED = "_parsed"
 DELETES = "_deletes"
 WHY = "_why"
-UNAVAILABLE = "_unavailable"
+UNSENT = "_unsent"
 
 
 def rows_of(last: DataFrame, payload: Payload, columns: StructType | None) -> DataFrame:
@@ -129,7 +129,7 @@ def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> Data
     _parsed    a struct of the columns; null if there are none
     _deletes   whether the value deletes its key
     _why       why a value cannot be parsed, as a clause; null if it can be, or is a tombstone
-    _unavailable   with `--on-unavailable fill`: the columns whose value the database did not send
+    _unsent    with `--on-unavailable fill`: the columns whose value the database did not send
     """
     if payload.envelope is Envelope.DEBEZIUM:
         return parse_event(last, payload, columns)
@@ -167,7 +167,7 @@ def parse_event(last: DataFrame, payload: Payload, columns: StructType | None) -
     why = why_no_row(events)
     if payload.fills:
         names = unavailable_columns(events, payload.unavailable)
-        events = events.withColumn(UNAVAILABLE, names)
+        events = events.withColumn(UNSENT, names)
     else:
         why = F.coalesce(why, why_unavailable(events, payload.unavailable))
     read = events.withColumn(WHY, F.when(has_value, why))

@@ -6,8 +6,8 @@ event in between is missing, which may have had another value. Offsets without a
 removed them, or they are markers of transactions, which no reader can tell apart. After such a gap a
 record that needs an earlier value cannot become a row.
 
-    _gap            the offset after the last gap before a record; null if there is none
-    _unavailable    the names of the columns that have a placeholder
+    _gap       the offset after the last gap before a record; null if there is none
+    _unsent    the names of the columns that have a placeholder
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.offsets.cut import Cut
 from pipeline.tables.formats.table import IDENTITY
 from pipeline.tables.latest import next_offset
-from pipeline.tables.payload import DELETES, PARSED, UNAVAILABLE, WHY, value_columns
+from pipeline.tables.payload import DELETES, PARSED, UNSENT, WHY, value_columns
 
 GAP = "_gap"
 LAST, FOUND, DELETED_AT, REFUSED, HELD = "_last", "_found", "_deleted_at", "_refused", "_held"
@@ -42,7 +42,7 @@ def with_available_values(parsed: DataFrame, table: DataFrame | None, key_column
     gets a reason in `_why`.
 
     Args:
-        parsed: all records of each key, with `_gap` and `_unavailable`.
+        parsed: all records of each key, with `_gap` and `_unsent`.
         table: the rows that the table has; None without a table.
     """
     names = value_columns(parsed)
@@ -53,13 +53,13 @@ def with_available_values(parsed: DataFrame, table: DataFrame | None, key_column
         F.coalesce(*(why_not(name, folded) for name in names)).alias("_why_not"),
         F.col(REFUSED).alias(REFUSED),
     )
-    needs_any = F.size(UNAVAILABLE) > 0
+    needs_any = F.size(UNSENT) > 0
     why = F.coalesce(F.col(WHY), F.when(needs_any, F.coalesce(F.col(REFUSED), F.col("_why_not"))))
     row = F.when(F.col(PARSED).isNotNull() & F.col(WHY).isNull(), F.col("_row"))
     return (
         filled.withColumn(WHY, why)
         .withColumn(PARSED, row)
-        .drop("_row", "_why_not", REFUSED, UNAVAILABLE, GAP)
+        .drop("_row", "_why_not", REFUSED, UNSENT, GAP)
     )
 
 
@@ -70,7 +70,7 @@ def fold(parsed: DataFrame, names: list[str]) -> DataFrame:
     last_sent = [
         F.max_by(
             F.struct(offset.alias("offset"), F.col(f"{PARSED}.`{name}`").alias("value")),
-            F.when(has_row & ~F.array_contains(UNAVAILABLE, name), offset),
+            F.when(has_row & ~F.array_contains(UNSENT, name), offset),
         ).alias(name)
         for name in names
     ]
@@ -99,7 +99,7 @@ def with_held_row(
         ]
     if table is None or not columns:
         return folded.withColumn(HELD, F.lit(None).cast("struct<>"))
-    needed = folded.where(F.size(f"{LAST}.{UNAVAILABLE}") > 0).select(*RECORD_KEY)
+    needed = folded.where(F.size(f"{LAST}.{UNSENT}") > 0).select(*RECORD_KEY)
     ours = [
         F.col(f"`{name}`").alias(as_key)
         for name, as_key in zip((*IDENTITY, key_column), RECORD_KEY, strict=True)
@@ -135,7 +135,7 @@ def why_not(name: str, folded: DataFrame) -> Column:
         f"the database did not send the value of {name}, which had not changed, and the event with it"
         " may be missing: let it send whole rows (in PostgreSQL: REPLICA IDENTITY FULL)"
     )
-    is_needed = F.array_contains(f"{LAST}.{UNAVAILABLE}", name)
+    is_needed = F.array_contains(f"{LAST}.{UNSENT}", name)
     return F.when(is_needed & ~is_known, says)
 
 
