@@ -92,15 +92,24 @@ def look_at_log(fs: FileSystem, identity: LogIdentity) -> LogOnDisk | None:
 
 
 def _manifest_bytes(fs: FileSystem, identity: LogIdentity) -> bytes | None:
-    """Returns the manifest file; None if the log has no manifest and no other data."""
+    """Returns the manifest file; None if the log has no manifest, or an empty one, and no other data.
+
+    A running broker that creates a log makes the file first, and then writes to it.
+    """
     path = join(identity.directory, MANIFEST)
     try:
-        return fs.read_bytes(path)
+        if data := fs.read_bytes(path):
+            return data
     except MissingFile:
-        names = fs.list(identity.directory)
-        if any(fs.size(join(identity.directory, name)) for name in names):
+        if _has_data(fs, identity):
             raise
         return None
+    return b"" if _has_data(fs, identity) else None
+
+
+def _has_data(fs: FileSystem, identity: LogIdentity) -> bool:
+    names = fs.list(identity.directory)
+    return any(fs.size(join(identity.directory, name)) for name in names)
 
 
 def _read(

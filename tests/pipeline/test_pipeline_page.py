@@ -29,6 +29,7 @@ SAID = {
     "table batch": "2 keys in tables/parquet\n",
     "table offsets": "accounts",
     "--history": "values in tables/accounts-history\n",
+    "table stream --topic accounts --format iceberg": " in lake.bank.accounts\n",
     "load --from mayors.csv --from-format csv --topic mayors --create 3": "mayors: 2 new, 0 changed, "
     "0 deleted, 0 unchanged; 2 records of ",
     "--sync --dry-run": "1 new, 1 changed, 1 deleted, 0 unchanged; 3 records of ",

@@ -68,6 +68,27 @@ def test_a_directory_whose_log_was_never_finished_has_none() -> None:
     assert look_at_log(log.fs, identity()) is None
 
 
+def test_a_directory_whose_manifest_a_broker_has_not_written_yet_has_none() -> None:
+    log = CompactedLog()
+    emptied(log)
+
+    assert look_at_log(log.fs, identity()) is None
+
+
+def test_an_empty_manifest_beside_records_is_damaged() -> None:
+    log = CompactedLog()
+    log.append((b"a", b"v"))
+    emptied(log)
+
+    with pytest.raises(DamagedFile, match="only 0 bytes long"):
+        look_at_log(log.fs, identity())
+
+
+def emptied(log: CompactedLog) -> None:
+    log.fs.unlink(join(DIRECTORY, MANIFEST))
+    log.fs.open(join(DIRECTORY, MANIFEST), create=True).close()
+
+
 def before_first(log: CompactedLog, method: str, happen: Callable[[], object]) -> None:
     """Change the log right before the reader's first call of a disk operation."""
     real = getattr(log.fs, method)
