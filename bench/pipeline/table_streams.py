@@ -26,8 +26,7 @@ from bench.pipeline.exports import DDL, TOPIC, produce
 from bench.pipeline.table_kinds import create
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.spark.jars import CONNECTOR, DELTA, ICEBERG, has_iceberg, installed_spark
-from pipeline.spark.session import start_session
-from pipeline.spark.session_options import SessionOptions
+from pipeline.spark.session import LOCAL, start_session
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, Table
 from pipeline.tables.job import Pace, follow, write_whole
@@ -49,10 +48,9 @@ def table_stream_figures(pairs: int) -> list[Figure]:
             bootstrap = f"127.0.0.1:{port}"
             create(bootstrap, TOPIC)
             produce(bootstrap, range(KEYS))
-            catalog = {f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog"}
-            catalog[f"spark.sql.catalog.{CATALOG}.type"] = "hadoop"
-            catalog[f"spark.sql.catalog.{CATALOG}.warehouse"] = str(folder / "lake")
-            options = SessionOptions(master="local[2]", conf=catalog)
+            catalog = {"type": "hadoop", "warehouse": str(folder / "lake")}
+            lake = Place(path=f"{CATALOG}.db.ours", format=TableFormat.ICEBERG, catalog=catalog)
+            options = lake.session_options(LOCAL)
             iceberg = (ICEBERG,) if has_iceberg() else ()
             session = start_session("bench", options, pins=(CONNECTOR, DELTA, *iceberg))
             try:

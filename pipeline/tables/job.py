@@ -32,8 +32,8 @@ from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
 from pipeline.tables.column_defaults import refuse_defaults
 from pipeline.tables.dead_letters import DeadLetters
-from pipeline.tables.formats.history import gaps
 from pipeline.tables.formats.table import Table
+from pipeline.tables.gaps import gaps, with_gaps
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import (
     COLUMNS,
@@ -45,7 +45,7 @@ from pipeline.tables.latest import (
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
-from pipeline.tables.unavailable_values import with_available_values, with_gaps
+from pipeline.tables.unavailable_values import with_available_values
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 

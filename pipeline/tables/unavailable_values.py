@@ -12,27 +12,15 @@ record that needs an earlier value cannot become a row.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.offsets.cut import Cut
 from pipeline.tables.formats.table import IDENTITY
-from pipeline.tables.latest import next_offset
+from pipeline.tables.gaps import GAP
 from pipeline.tables.payload import DELETES, PARSED, UNSENT, WHY, value_columns
 
-GAP = "_gap"
 LAST, FOUND, DELETED_AT, REFUSED, HELD = "_last", "_found", "_deleted_at", "_refused", "_held"
 RECORD_KEY = ("topic", "partition", "key")
-
-
-def with_gaps(fresh: DataFrame, known: Cut) -> DataFrame:
-    """Add `_gap` to all records from the offsets `known` on."""
-    in_order = Window.partitionBy("topic", "partition").orderBy("offset")
-    before = F.coalesce(F.lag("offset").over(in_order), next_offset(known) - 1)
-    is_after_gap = F.col("offset") - before > 1
-    return fresh.withColumn(GAP, F.when(is_after_gap, F.col("offset"))).withColumn(
-        GAP, F.max(GAP).over(in_order)
-    )
 
 
 def with_available_values(parsed: DataFrame, table: DataFrame | None, key_column: str) -> DataFrame:
@@ -46,12 +34,12 @@ def with_available_values(parsed: DataFrame, table: DataFrame | None, key_column
         table: the rows that the table has; None without a table.
     """
     names = value_columns(parsed)
-    folded = with_held_row(fold(parsed, names), table, names, key_column)
+    folded = with_held_row(fold(parsed, names), table, key_column)
     filled = folded.select(
         f"{LAST}.*",
         F.struct(*(value_of(name, folded).alias(name) for name in names)).alias("_row"),
         F.coalesce(*(why_not(name, folded) for name in names)).alias("_why_not"),
-        F.col(REFUSED).alias(REFUSED),
+        REFUSED,
     )
     needs_any = F.size(UNSENT) > 0
     why = F.coalesce(F.col(WHY), F.when(needs_any, F.coalesce(F.col(REFUSED), F.col("_why_not"))))
@@ -84,9 +72,7 @@ def fold(parsed: DataFrame, names: list[str]) -> DataFrame:
     return folded.withColumn(FOUND, found)
 
 
-def with_held_row(
-    folded: DataFrame, table: DataFrame | None, names: list[str], key_column: str
-) -> DataFrame:
+def with_held_row(folded: DataFrame, table: DataFrame | None, key_column: str) -> DataFrame:
     """Add the row that the table has of a key that needs it, as a struct of those columns it has in the
     same type; null if there is none."""
     types = {field.name: field.dataType for field in folded.schema[FOUND].dataType.fields}
@@ -119,8 +105,8 @@ def detached(rows: DataFrame) -> DataFrame:
 
 def value_of(name: str, folded: DataFrame) -> Column:
     """Returns the value of a column: as it was sent last, or as the table has it."""
-    sent = F.when(was_sent(name), F.col(f"{FOUND}.`{name}`.value"))
-    return F.coalesce(sent, F.when(~was_sent(name), held(name, folded)))
+    sent = F.col(f"{FOUND}.`{name}`.value")
+    return F.when(was_sent(name), sent).otherwise(held(name, folded))
 
 
 def why_not(name: str, folded: DataFrame) -> Column:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.evolution import Evolution
-from pipeline.tables.formats.merged_table import MergedTable
+from pipeline.tables.formats.merged_table import MergedTable, written_by_another
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout
 
 COMMIT_OFFSETS = "spark.databricks.delta.commitInfo.userMetadata"
@@ -118,10 +118,7 @@ def conflicts_refused(path: str) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName().startswith(CONFLICTS):
-            raise TableRefused(
-                f"another program wrote {path} at the same moment; "
-                "run the command again: it continues from what the table holds now"
-            ) from error
+            raise written_by_another(path) from error
         raise
 
 

@@ -20,7 +20,6 @@ from pipeline.tables.formats.iceberg_table import IcebergTable
 from pipeline.tables.formats.merge_clauses import ends_and_values
 from pipeline.tables.formats.merged_table import MergedTable
 from pipeline.tables.formats.table import IDENTITY
-from pipeline.tables.latest import next_offset
 
 
 class History(MergedTable):
@@ -82,27 +81,3 @@ def changes(rows: DataFrame, key_column: str) -> DataFrame:
     ends = ends.withColumn(ENDS, F.lit(True))
     inserted = ended.where(~F.col(TOMBSTONE)).withColumn(ENDS, F.lit(False))
     return inserted.unionByName(ends).drop(TOMBSTONE)
-
-
-def gaps(fresh: DataFrame, known: Cut) -> list[tuple[str, int, int, str]]:
-    """Returns the partitions in which offsets have no record: topic, partition, the offset from which on
-    all have one, and that record's time in UTC.
-
-    They were removed by a pass, or are markers of transactions, which no reader sees.
-
-    Args:
-        fresh: records, as the source gives them.
-        known: the offsets from which they were read.
-    """
-    in_order = Window.partitionBy("topic", "partition").orderBy("offset")
-    before = F.coalesce(F.lag("offset").over(in_order), next_offset(known) - 1)
-    found = (
-        fresh.select("topic", "partition", "offset", "timestamp", before.alias("before"))
-        .where("offset - before > 1")
-        .groupBy("topic", "partition")
-        .agg(F.max("offset").alias("since"), F.max_by("timestamp", "offset").alias("at"))
-        .withColumn("at", F.date_format("at", "yyyy-MM-dd HH:mm:ss"))
-        .orderBy("topic", "partition")
-        .collect()
-    )
-    return [(row["topic"], row["partition"], row["since"], row["at"]) for row in found]

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_names import TOPIC_PARTITION
 from pipeline.tables.formats.merge_clauses import quoted
-from pipeline.tables.formats.merged_table import MergedTable
+from pipeline.tables.formats.merged_table import MergedTable, written_by_another
 
 COMMIT_OFFSETS = "spark.sql.iceberg.snapshot-property.kompakt.offsets"
 OFFSETS = "kompakt.offsets"
@@ -112,10 +112,7 @@ class IcebergTable(MergedTable):
         except Py4JJavaError as error:
             if CONFLICTS.isdisjoint(classes_of(error)):
                 raise
-            raise TableRefused(
-                f"another program wrote {self._place} at the same moment; "
-                "run the command again: it continues from what the table holds now"
-            ) from error
+            raise written_by_another(self._place) from error
         finally:
             session.conf.unset(COMMIT_OFFSETS)
 

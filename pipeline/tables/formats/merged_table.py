@@ -104,3 +104,11 @@ class MergedTable(ABC):
             batch.sparkSession.sql(
                 f"MERGE{evolving} INTO {self.name} AS t USING {BATCH} AS s {clauses}"
             )
+
+
+def written_by_another(place: str) -> TableRefused:
+    """Returns the error for a commit before which another one came in."""
+    return TableRefused(
+        f"another program wrote {place} at the same moment; "
+        "run the command again: it continues from what the table holds now"
+    )
