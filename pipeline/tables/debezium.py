@@ -4,6 +4,7 @@
 
     c, r, u    the row is `after`: created, read by a snapshot, updated
     d          the row is gone; a tombstone follows, which says the same
+    t          all rows are gone (`truncations.py`); the event has no key
 
 JSON may have the event within {"schema": ..., "payload": the event}, as Connect's converter writes it.
 Of an event only `op` and `after` are read, so a connector may change its `source`.
@@ -18,6 +19,7 @@ Source: Debezium's documentation, "Data change events" and "Toasted values" of i
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import reduce
 from hashlib import md5
 from uuid import UUID
@@ -36,13 +38,14 @@ from pyspark.sql.types import (
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import type_of, with_avro
-from pipeline.tables.json_columns import JSON, infer, with_json, with_json_text
-from pipeline.tables.payload_options import Payload
+from pipeline.tables.json_columns import JSON, infer, is_text, with_json, with_json_text
+from pipeline.tables.payload_options import Payload, PayloadFormat
 from pipeline.tables.wire_columns import NO_SCHEMA
 from schemas.avro_schema import record_of_fields
 from schemas.outcomes import UnsupportedSchema
 
 LEAVES_ROW = ("c", "r", "u")
+TRUNCATES = "t"
 EVENT = "_event"
 
 
@@ -52,18 +55,36 @@ def with_avro_event(last: DataFrame, payload: Payload) -> DataFrame:
     Raises:
         TableRefused: the schema is not that of an event, or as `with_avro`.
     """
-    try:
-        reader = record_of_fields(payload.value.schema or "", ("op", "after"))
-    except UnsupportedSchema as error:
-        raise TableRefused(
-            f"--value-schema is not that of an event of Debezium: {error}"
-        ) from error
-    read = with_avro(last, EVENT, payload.value, payload.on_unparsable, reader=reader)
+    read = with_avro_fields(last, payload, EVENT, ("op", "after"))
     if not isinstance(after_of(type_of(read, EVENT)), StructType):
         raise TableRefused(
             "--value-schema is not that of an event of Debezium: `after` is no record"
         )
     return read.withColumn(EVENT, F.col(f"{EVENT}.value"))
+
+
+def with_avro_fields(
+    records: DataFrame, payload: Payload, name: str, fields: Sequence[str]
+) -> DataFrame:
+    """Add a struct whose `value` has these fields of an event. Raises TableRefused."""
+    try:
+        reader = record_of_fields(payload.value.schema or "", fields)
+    except UnsupportedSchema as error:
+        raise TableRefused(
+            f"--value-schema is not that of an event of Debezium: {error}"
+        ) from error
+    return with_avro(records, name, payload.value, payload.on_unparsable, reader=reader)
+
+
+def with_op(records: DataFrame, payload: Payload, name: str) -> DataFrame:
+    """Add the `op` of events; null if a value is none. Raises TableRefused as `with_avro_event`."""
+    if payload.value_format is PayloadFormat.AVRO:
+        read = with_avro_fields(records, payload, name, ("op",))
+        return read.withColumn(name, F.col(f"{name}.value.op"))
+    texts = with_json_text(records, payload.value, payload.on_unparsable)
+    text = F.when(is_text(F.col(JSON)), F.col(JSON).cast("string"))
+    found = (F.get_json_object(text, f"$.{path}") for path in ("payload.op", "op"))
+    return texts.withColumn(name, F.coalesce(*found)).drop(JSON)
 
 
 def with_json_event(last: DataFrame, payload: Payload, row: StructType | None) -> DataFrame:

@@ -8,7 +8,7 @@ the same case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -45,6 +45,12 @@ from pipeline.tables.latest import (
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
+from pipeline.tables.truncations import (
+    Truncation,
+    truncations_in,
+    with_truncated_keys,
+    without_truncations,
+)
 from pipeline.tables.unavailable_values import with_available_values
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
@@ -77,8 +83,11 @@ def write_whole(
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
-    with persisted(latest(having_keys(ranked_records(session, source, cut), payload))) as last:
-        parsed = parsed_of(last, payload, None)
+    records = ranked_records(session, source, cut)
+    events = truncations_in(records, payload, cut)
+    keyed = having_keys(without_truncations(records, events), payload)
+    with persisted(latest(keyed)) as last:
+        parsed = applied(last, events, None, payload)
         set_aside(parsed, dead_letters)
         table.replace(rows_from(parsed, payload), cut)
     return cut
@@ -215,20 +224,33 @@ def bring_in(
             return reached
         if payload.history and reached is None:
             report_gaps(fresh, known)
-        keyed = having_keys(with_gaps(fresh, known) if payload.fills else fresh, payload)
-        with persisted(becoming_rows(keyed, all_of_a_key=payload.reads_all_of_a_key)) as last:
-            columns = None if held is None else table.columns()
-            parsed = parsed_of(last, payload, columns)
-            if payload.fills:
-                rows_before = None if held is None else table.read()
-                parsed = with_available_values(parsed, rows_before, payload.key_column)
+        events = truncations_in(fresh, payload, cut)
+        records = without_truncations(with_gaps(fresh, known) if payload.fills else fresh, events)
+        becoming = becoming_rows(
+            having_keys(records, payload), all_of_a_key=payload.reads_all_of_a_key
+        )
+        with persisted(becoming) as last:
+            before = None if held is None else table.read()
+            parsed = applied(last, events, before, payload)
             rows = rows_from(parsed, payload)
-            if columns is not None:
-                refuse_defaults(set(rows.columns) - set(columns.names), payload)
+            if before is not None:
+                refuse_defaults(set(rows.columns) - set(before.columns), payload)
             set_aside(parsed, dead_letters)
-            write = table.replace if held is None else table.merge
+            write = table.replace if before is None else table.merge
             write(rows, cut)
         return cut
+
+
+def applied(
+    last: DataFrame, events: Sequence[Truncation], before: DataFrame | None, payload: Payload
+) -> DataFrame:
+    """Returns the parsed records, together with what truncations and earlier values make of them.
+
+    `before` are the rows of the table; None without a table. Raises TableRefused as `parsed_of`.
+    """
+    parsed = parsed_of(last, payload, None if before is None else before.schema)
+    parsed = with_truncated_keys(parsed, events, before, payload)
+    return with_available_values(parsed, before, payload.key_column) if payload.fills else parsed
 
 
 def report_gaps(fresh: DataFrame, known: Cut) -> None:

@@ -48,8 +48,8 @@ def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
     if payload.envelope is Envelope.DEBEZIUM:
         says = (
             "the record has no key: its table has no primary key (message.key.columns names another), or"
-            " Debezium wrote it for a TRUNCATE (skipped.operations=t leaves those out);"
-            " --on-missing-key skip leaves such records out"
+            " Debezium wrote it for a TRUNCATE (skipped.operations=t leaves those out, and"
+            " --on-truncate apply deletes the rows); --on-missing-key skip leaves other such records out"
         )
     return records.withColumn("key", only_if(key.isNotNull(), key, says))
 

@@ -13,6 +13,7 @@ from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import (
     Envelope,
     OnMissingKey,
+    OnTruncate,
     OnUnavailable,
     OnUnparsable,
     PayloadFormat,
@@ -88,6 +89,15 @@ Filled = Annotated[
         "--on-unavailable",
         help="For a value that the database did not send, because it had not changed: end the job, or"
         " take that of the key's earlier event, unless an event in between may be missing.",
+        rich_help_panel=VALUES,
+    ),
+]
+Truncated = Annotated[
+    OnTruncate,
+    typer.Option(
+        "--on-truncate",
+        help="For an event of Debezium that says that the table has lost all its rows: end the job, or"
+        " delete the rows. It has no key, so its topic is not compacted; that must have one partition.",
         rich_help_panel=VALUES,
     ),
 ]

@@ -45,6 +45,14 @@ class OnUnavailable(enum.StrEnum):
     """It is that of the key's earlier event, unless that may be missing."""
 
 
+class OnTruncate(enum.StrEnum):
+    """The treatment of an event that says that the database's table has lost all its rows."""
+
+    STOP = "stop"
+    APPLY = "apply"
+    """The rows of its topic are deleted."""
+
+
 class Envelope(enum.StrEnum):
     """What stands around a row in a value."""
 
@@ -148,6 +156,7 @@ class Payload:
     unavailable: str = UNAVAILABLE
     """What Debezium writes for a value that the database did not send."""
     on_unavailable: OnUnavailable = OnUnavailable.FAIL
+    on_truncate: OnTruncate = OnTruncate.STOP
 
     def __post_init__(self) -> None:
         value, key = self.value, self.key
@@ -161,6 +170,8 @@ class Payload:
             raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
         if self.registry is not None and not (value.has_header or key.has_header):
             raise TableRefused(f"--schema-registry goes with {', '.join(REGISTERED)}")
+        if self.on_truncate is OnTruncate.APPLY and self.envelope is Envelope.NONE:
+            raise TableRefused("--on-truncate apply goes with --envelope debezium")
         if self.fills and self.envelope is Envelope.NONE:
             raise TableRefused("--on-unavailable fill goes with --envelope debezium")
         if self.fills and (self.history or self.select or self.where):
@@ -180,6 +191,15 @@ class Payload:
     def fills(self) -> bool:
         """Whether values that the database did not send are filled in."""
         return self.on_unavailable is OnUnavailable.FILL
+
+    @property
+    def looks_for_truncations(self) -> bool:
+        """Whether records without a key are read before the others. Without one of these options such a
+        record ends the job anyway."""
+        has_choice = (
+            self.on_truncate is OnTruncate.APPLY or self.on_missing_key is OnMissingKey.SKIP
+        )
+        return self.envelope is Envelope.DEBEZIUM and has_choice
 
     @property
     def reads_all_of_a_key(self) -> bool:

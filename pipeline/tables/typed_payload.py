@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.tables.options import schema_text
-from pipeline.tables.payload_options import REGISTERED, OnUnavailable, Payload
+from pipeline.tables.payload_options import REGISTERED, OnTruncate, OnUnavailable, Payload
 from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
 
 
@@ -41,6 +41,7 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         select=tuple(said.get("select") or ()),
         where=said.get("where"),
         history=said.get("history", False),
+        on_truncate=said.get("on_truncate", OnTruncate.STOP),
         on_unavailable=said.get("on_unavailable", OnUnavailable.FAIL),
         **{name: said[name] for name in names},
     )

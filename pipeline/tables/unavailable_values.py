@@ -15,6 +15,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.spark.detached import detached
 from pipeline.tables.formats.table import IDENTITY
 from pipeline.tables.gaps import GAP
 from pipeline.tables.payload import DELETES, PARSED, UNSENT, WHY, value_columns
@@ -93,14 +94,6 @@ def with_held_row(folded: DataFrame, table: DataFrame | None, key_column: str) -
     rows = table.select(*ours, F.struct(*(F.col(f"`{name}`") for name in columns)).alias(HELD))
     held = detached(rows.join(F.broadcast(needed), list(RECORD_KEY)))
     return folded.join(held, list(RECORD_KEY), "left")
-
-
-def detached(rows: DataFrame) -> DataFrame:
-    """Returns the same rows by a plan that does not read the table: Spark cannot resolve a MERGE into an
-    Iceberg table whose source reads that table, too."""
-    session = rows.sparkSession
-    of_java = session._jsparkSession.createDataFrame(rows._jdf.toJavaRDD(), rows._jdf.schema())
-    return DataFrame(of_java, session)
 
 
 def value_of(name: str, folded: DataFrame) -> Column:

@@ -33,6 +33,8 @@ CONNECTOR = "shop"
 """The name of the connector, of its replication slot, and the prefix of its topics."""
 SIGNALS = "signals"
 """The table through which Debezium takes orders; it is captured, too."""
+TRUNCATED = "carts"
+"""The table that is truncated. Debezium's event of that has no key, so the topic is not compacted."""
 PARTITIONS = 2
 QUICK_GROUPS = {"group.min.session.timeout.ms": 1_000, "group.initial.rebalance.delay.ms": 0}
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -181,6 +183,11 @@ def connector_settings(database: int, registry: int, tables: Sequence[str]) -> d
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": str(PARTITIONS),
         "topic.creation.default.cleanup.policy": "compact",
+        "topic.creation.groups": "truncated",
+        "topic.creation.truncated.include": rf"{CONNECTOR}\.public\.{TRUNCATED}",
+        "topic.creation.truncated.partitions": "1",
+        "topic.creation.truncated.cleanup.policy": "delete",
+        "skipped.operations": "none",
         **converter_settings("key", registry),
         **converter_settings("value", registry),
     }

@@ -1,8 +1,9 @@
-"""A shop's database: three tables, and a random history of their rows from one seed.
+"""A shop's database: four tables, and a random history of their rows from one seed.
 
     customers   a number as key; text, a decimal, a boolean
     orders      a key of two columns; text, a time, a floating-point number, an integer
     articles    a UUID as key; JSON, and texts that PostgreSQL stores apart (TOAST); it sends old rows
+    carts       text; often truncated
 
 Keys are taken from a fixed set, so a key is deleted and inserted again, and most records of a topic are
 superseded. The model knows only which keys exist: what the rows say is the database's to tell.
@@ -47,6 +48,10 @@ CREATE TABLE articles (
     facts jsonb,
     description text,
     legacy_code text
+);
+CREATE TABLE carts (
+    id integer PRIMARY KEY,
+    items text
 );
 ALTER TABLE articles REPLICA IDENTITY FULL;
 ALTER TABLE articles ALTER COLUMN description SET STORAGE EXTERNAL;
@@ -138,7 +143,7 @@ def shop_tables() -> dict[str, ShopTable]:
         "legacy_code": maybe(text),
     }
     tables = (
-        ShopTable("customers", ("id",), lambda at: (at * 10**12 - 7,), customers, 0.55),
+        ShopTable("customers", ("id",), lambda at: (at * 10**12 - 7,), customers, 0.5),
         ShopTable("orders", ("customer_id", "number"), lambda at: divmod(at, 7), orders, 0.35),
         ShopTable(
             "articles",
@@ -148,6 +153,7 @@ def shop_tables() -> dict[str, ShopTable]:
             0.1,
             frozenset({"description"}),
         ),
+        ShopTable("carts", ("id",), lambda at: (at,), {"items": maybe(text)}, 0.05),
     )
     return {table.name: table for table in tables}
 
@@ -177,6 +183,11 @@ class ShopDatabase:
                 for _ in range(size):
                     self._change_row()
             self.changes_made += size
+
+    def truncate(self, name: str) -> None:
+        """Remove all rows of a table at once."""
+        self._connection.execute(f"TRUNCATE {name}".encode())
+        self.tables[name].live.clear()
 
     def _change_row(self) -> None:
         tables = list(self.tables.values())

@@ -15,7 +15,7 @@ from typing import Self
 from tests.harness.broker_process import CHECKOUT
 
 STEP_SECONDS_MAX = 240.0
-OFFSETS_PER_BATCH = "2000"
+OFFSETS_PER_BATCH = 2000
 """Far more than are written during a micro-batch on a busy machine. While a driver is behind, the
 records of its batches may all be superseded and gone; then it commits nothing."""
 
@@ -29,12 +29,26 @@ class Victim(enum.Enum):
 
 
 class TableDriver:
-    """A stream that runs until it is killed; its Delta table may be read meanwhile."""
+    """A stream that runs until it is killed; its table may be read meanwhile."""
 
-    def __init__(self, bootstrap: str, topic: str, table: Path, log: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        table: Path,
+        log: Path,
+        *,
+        options: Sequence[str] = (),
+        offsets_per_batch: int = OFFSETS_PER_BATCH,
+        commits: Path | None = None,
+    ) -> None:
+        """The table is that of `options` if they name one; then `commits` is the folder in which each
+        commit adds a JSON file. Without them it is the Delta table at `table`."""
         # Constant after construction.
-        self._arguments = ("-b", bootstrap, "--topic", topic, "--table", str(table))
-        self._commits = table / "_delta_log"
+        place = () if "--table" in options else ("--table", str(table))
+        pace = ("--every", "100 milliseconds", "--offsets-per-batch", str(offsets_per_batch))
+        self._arguments = ("-b", bootstrap, "--topic", topic, *place, *options, *pace)
+        self._commits = commits or table / "_delta_log"
         self._log = log
         # State.
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,10 +63,9 @@ class TableDriver:
     def start(self) -> None:
         """Start to follow the topic in small micro-batches."""
         assert self._process is None
-        pace = ("--every", "100 milliseconds", "--offsets-per-batch", OFFSETS_PER_BATCH)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command(*self._arguments, *pace),
+                command(*self._arguments),
                 cwd=CHECKOUT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -23,6 +23,7 @@ from pipeline.cli import app
 from tests.harness.change_capture import CONNECTOR, ChangeCapture
 from tests.harness.exported_log import CATALOG, NAME, catalog_properties, table_in
 from tests.harness.shop_database import ShopTable
+from tests.harness.table_driver import TableDriver
 from tests.pipeline.table_kinds import iceberg_name
 
 if TYPE_CHECKING:
@@ -74,9 +75,22 @@ class CapturedTable:
         """Merge what the topic has now; new columns are added."""
         return self._run("stream", "--evolution", "add", *options)
 
-    def batch(self) -> Ended:
+    def batch(self, *options: str) -> Ended:
         """Write the table again."""
-        return self._run("batch")
+        return self._run("batch", *options)
+
+    def driver(self, *options: str, offsets_per_batch: int) -> TableDriver:
+        """Returns a stream in a process of its own."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return TableDriver(
+            self._capture.broker.bootstrap_servers,
+            self.topic,
+            self.path,
+            self.path.with_name(f"{self._table.name}.log"),
+            options=[*self._place(), *self._catalog(), *self._payload_options(), *options],
+            offsets_per_batch=offsets_per_batch,
+            commits=None if self._lake is None else self._metadata(self._lake),
+        )
 
     def refute_difference(self) -> None:
         """Check that the table has the rows and the columns of the database's table."""
@@ -98,11 +112,14 @@ class CapturedTable:
         """Returns the table that follows the topic, as delta-rs or PyIceberg reads it."""
         if self._lake is None:
             return DeltaTable(self.path).to_pyarrow_table()
-        _, namespace, name = iceberg_name(self.path).split(".")
-        metadata = self._lake / namespace / name / "metadata"
+        metadata = self._metadata(self._lake)
         version = (metadata / "version-hint.text").read_text().strip()
         found = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
         return found.scan().to_arrow()
+
+    def _metadata(self, lake: Path) -> Path:
+        _, namespace, name = iceberg_name(self.path).split(".")
+        return lake / namespace / name / "metadata"
 
     def _differences(self, found: Rows) -> list[Difference]:
         expected = self._database_rows()
@@ -165,6 +182,12 @@ class CapturedTable:
         if self._lake is None:
             return ["--table", str(self.path)]
         return ["--table", iceberg_name(self.path), "--format", "iceberg"]
+
+    def _catalog(self) -> list[str]:
+        """Returns the properties of the session's catalog, for a session of another process."""
+        if self._lake is None:
+            return []
+        return ["--catalog-property", "type=hadoop", f"--catalog-property=warehouse={self._lake}"]
 
     def _payload_options(self) -> list[str]:
         options = ["--envelope", "debezium", "--schema-registry", self._capture.registry.url]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut
 
@@ -33,9 +32,6 @@ class Table(Protocol):
 
     def held(self) -> Cut | None:
         """Returns the table's offsets; None without a table. Raises TableRefused if it is not ours."""
-
-    def columns(self) -> StructType:
-        """Returns the columns of an existing table."""
 
     def read(self) -> DataFrame:
         """Returns the current rows."""

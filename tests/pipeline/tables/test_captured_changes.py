@@ -1,8 +1,9 @@
 """Tables of a database whose changes Debezium captures: at the end they equal the database's own.
 
 All of it is real: PostgreSQL, Debezium in Kafka Connect, Avro with a registry, Spark, Delta (or
-Iceberg, on Spark 4.1); and exports as Parquet, Delta and Iceberg. On the way the worker, the broker and
-the registry are killed, the topics are cleaned, and the schemas change in these ways. A stream then:
+Iceberg, on Spark 4.1); and exports as Parquet, Delta and Iceberg. On the way the worker, the broker,
+the registry, and an executor and the driver of a Spark cluster are killed, the topics are cleaned, a
+table is truncated, and the schemas change in these ways. A stream then:
 
     a column is added that may be null    it is added
     a column is added with a default      refused; `batch` writes the table again
@@ -26,11 +27,19 @@ import pytest
 
 from pipeline.offsets.cut import REWRITE_HINT
 from pipeline.spark.jars import JarsUnavailable, has_iceberg
-from tests.harness.change_capture import CONNECTOR, RUNNING, ChangeCapture, change_capture
+from tests.harness.change_capture import (
+    CONNECTOR,
+    RUNNING,
+    TRUNCATED,
+    ChangeCapture,
+    change_capture,
+)
 from tests.harness.exported_log import FORMATS
 from tests.harness.group_run import until
 from tests.harness.postgres import PostgresUnavailable
 from tests.harness.shop_database import ShopDatabase, large_number, maybe, moment, price, text
+from tests.harness.spark_cluster import SparkCluster
+from tests.harness.table_driver import Victim
 from tests.harness.typed_commands import TypedCommands
 from tests.pipeline.captured_table import CapturedTable, Ended, use_session
 from tests.pipeline.table_kinds import CATALOG
@@ -55,6 +64,7 @@ WHERE id = (SELECT id FROM articles WHERE length(description) > 3000 LIMIT 1)
 """
 SEED = int(os.environ.get("KOMPAKT_CAPTURED_SEED", "1"))
 TABLES = ("customers", "orders", "articles")
+APPLY = ("--on-truncate", "apply")
 REFUSED_DEFAULT = (
     'kompakt: column city is new and has the default "Bern" in --value-schema, which earlier rows would'
     f" lack; {REWRITE_HINT}"
@@ -79,6 +89,8 @@ class Site:
         found = {name: CapturedTable(capture, shop.tables[name], folder, lake) for name in TABLES}
         self.customers, self.orders, self.articles = found.values()
         self.tables = list(found.values())
+        """Those of compacted topics."""
+        self.carts = CapturedTable(capture, shop.tables[TRUNCATED], folder, lake)
 
     def change(self, share: float) -> None:
         """Make a share of all changes."""
@@ -145,12 +157,14 @@ def lake_of(session: SparkSession) -> Path | None:
     return Path(str(session.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")))
 
 
-def test_tables_equal_those_of_the_database(site: Site) -> None:
+def test_tables_equal_those_of_the_database(site: Site, tmp_path: Path) -> None:
     site.change(0.1)
-    site.capture.capture(TABLES)
+    site.capture.capture([*TABLES, TRUNCATED])
     site.capture.until_caught_up()
     kill_the_worker(site)
+    kill_executor_and_driver(site, tmp_path / "cluster")
     follow_all(site)
+    truncate(site)
 
     site.add_columns()
     kill_the_broker(site)
@@ -160,6 +174,7 @@ def test_tables_equal_those_of_the_database(site: Site) -> None:
     refuse_changed_columns(site)
     write_again_after_a_rename(site)
 
+    truncate(site)
     site.capture.snapshot("customers")
     site.change(0.1)
     site.capture.until_caught_up()
@@ -236,6 +251,35 @@ def kill_the_registry(site: Site) -> None:
     capture.worker.restart_failed_tasks(CONNECTOR)
     until("the task works", lambda: capture.states() == RUNNING, capture.worker.tail)
     capture.until_caught_up()
+
+
+def kill_executor_and_driver(site: Site, folder: Path) -> None:
+    """Of a cluster, while they write micro-batches. The next stream continues from what is committed."""
+    with SparkCluster(folder) as cluster:
+        options = cluster.driver_options()
+        with site.customers.driver(*options, offsets_per_batch=CHANGES // 50) as driver:
+            driver.start()
+            driver.wait_for_commits(1)
+            cluster.kill_executor()
+            driver.wait_for_commits(2)
+            driver.kill(Victim.BOTH)
+
+
+def truncate(site: Site) -> None:
+    """Truncate a table while it changes, and follow it. A stream must be told to apply that."""
+    followed = [site.carts.stream(*APPLY)]
+    site.shop.truncate(TRUNCATED)
+    site.change(0.02)
+    site.shop.truncate(TRUNCATED)
+    site.change(0.02)
+    site.capture.until_caught_up()
+    refused = site.carts.stream()
+    assert refused.code == 1
+    assert "--on-truncate apply deletes the rows" in refused.said
+    succeed(*followed, site.carts.stream(*APPLY))
+    site.carts.refute_difference()
+    succeed(site.carts.batch(*APPLY))
+    site.carts.refute_difference()
 
 
 def follow_all(site: Site) -> None:

@@ -60,7 +60,7 @@ class Site:
         """Returns the offsets, the columns and the rows."""
         table = self.table()
         rows = table.read().orderBy("key").collect()
-        return table.held(), table.columns().simpleString(), [row.asDict(True) for row in rows]
+        return table.held(), table.read().schema.simpleString(), [row.asDict(True) for row in rows]
 
 
 @pytest.fixture(params=KINDS)
