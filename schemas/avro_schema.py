@@ -6,7 +6,7 @@ references, such as Spark, needs each named type where it is used first.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -93,6 +93,45 @@ def column_defaults(text: str, *, within: str | None = None) -> dict[str, Any]:
     parent = () if within is None else (within,)
     fields = (each.field for each in _fields(text) if each.within == parent)
     return {each["name"]: each["default"] for each in fields if each.get("default") is not None}
+
+
+def column_aliases(text: str, *, within: str | None = None) -> dict[str, list[str]]:
+    """Returns the aliases of a record's fields that have any. Args and errors as `column_defaults`."""
+    parent = () if within is None else (within,)
+    fields = (each.field for each in _fields(text) if each.within == parent)
+    return {each["name"]: each["aliases"] for each in fields if each.get("aliases")}
+
+
+def with_aliases(
+    text: str, aliases: Mapping[str, Sequence[str]], *, within: str | None = None
+) -> str:
+    """Returns a record's schema with more aliases of its fields, by the fields' names.
+
+    Args:
+        text: a schema without references, in which types are defined where they are used first.
+        within: the field that has the record, in a union or not; None: the schema is the record.
+
+    Raises:
+        UnsupportedSchema: it is no record, or lacks one of the fields.
+    """
+    try:
+        root = _read(text)
+        record = root if within is None else _record_in(root, within)
+        fields = {each["name"]: each for each in record["fields"]}
+        for name, more in aliases.items():
+            if name not in fields:
+                raise UnsupportedSchema(f"it has no field {name}")
+            fields[name]["aliases"] = [*fields[name].get("aliases", ()), *more]
+    except (msgspec.DecodeError, KeyError, TypeError, StopIteration) as error:
+        raise UnsupportedSchema("it is no record in Avro") from error
+    return msgspec.json.encode(root).decode()
+
+
+def _record_in(root: Any, name: str) -> Any:
+    """Returns the record that a field has. Raises StopIteration, KeyError or TypeError: it has none."""
+    kind = next(each["type"] for each in root["fields"] if each["name"] == name)
+    branches = kind if isinstance(kind, list) else [kind]
+    return next(each for each in branches if isinstance(each, dict) and "fields" in each)
 
 
 class _Field(NamedTuple):

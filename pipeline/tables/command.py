@@ -21,6 +21,7 @@ from pipeline.offsets.source_options import CommandConfig, SourceOptions, source
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
+from pipeline.tables.avro_fields import former_names
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.options import (
     CatalogProperties,
@@ -41,6 +42,7 @@ from pipeline.tables.options import (
     OffsetsPerBatch,
     PartitionBy,
     RegistryConfig,
+    Renamed,
     SchemaIds,
     SchemaRegistry,
     Selected,
@@ -89,6 +91,7 @@ def batch(
     table_format: Format = TableFormat.DELTA,
     value_format: Values = PayloadFormat.BYTES,
     value_schema: ValueSchema = None,
+    renamed: Renamed = None,
     envelope: Enveloped = Envelope.NONE,
     unavailable: Unavailable = UNAVAILABLE,
     on_truncate: Truncated = OnTruncate.STOP,
@@ -131,6 +134,7 @@ def stream(
     group: Group = None,
     value_format: Values = PayloadFormat.BYTES,
     value_schema: ValueSchema = None,
+    renamed: Renamed = None,
     envelope: Enveloped = Envelope.NONE,
     unavailable: Unavailable = UNAVAILABLE,
     on_unavailable: Filled = OnUnavailable.FAIL,
@@ -239,6 +243,7 @@ class Order:
             key_column=self.payload.key_column,
             partition_by=self.partition_by,
             write_options=self.write_options,
+            former_names=former_names(self.payload),
         )
         is_history = self.payload.history
         return self.place.table(session, layout, self.evolution, is_history=is_history)

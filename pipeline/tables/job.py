@@ -30,7 +30,7 @@ from pipeline.offsets.lag import committing
 from pipeline.offsets.topic_settings import topic_strategies
 from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
-from pipeline.tables.column_defaults import refuse_defaults
+from pipeline.tables.avro_fields import refuse_defaults
 from pipeline.tables.dead_letters import DeadLetters
 from pipeline.tables.formats.table import Table
 from pipeline.tables.gaps import gaps, with_gaps
@@ -234,7 +234,7 @@ def bring_in(
             parsed = applied(last, events, before, payload)
             rows = rows_from(parsed, payload)
             if before is not None:
-                refuse_defaults(set(rows.columns) - set(before.columns), payload)
+                refuse_defaults(before.columns, rows.columns, payload)
             set_aside(parsed, dead_letters)
             write = table.replace if before is None else table.merge
             write(rows, cut)

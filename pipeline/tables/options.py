@@ -205,8 +205,20 @@ Evolving = Annotated[
     Evolution,
     typer.Option(
         "--evolution",
-        help="For columns of the values that the table lacks: end the job, or add them to the table.",
+        help="For values with other columns than the table: end the job; `add` those that the table"
+        " lacks; `all`: besides, widen, rename (by Avro's aliases) and drop columns of the table.",
         rich_help_panel=WRITING,
+    ),
+]
+Renamed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--renamed",
+        metavar="OLD=NEW",
+        help="A column of values in Avro that had another name before, if --value-schema has no alias"
+        " that says so: earlier values are read by it. With --evolution all a stream renames the"
+        " table's column. Repeatable.",
+        rich_help_panel=VALUES,
     ),
 ]
 Selected = Annotated[

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cli.base.options import parse_pairs
+from pipeline.offsets.cut import TableRefused
+from pipeline.tables.avro_fields import with_former_names
 from pipeline.tables.options import schema_text
-from pipeline.tables.payload_options import REGISTERED, OnTruncate, OnUnavailable, Payload
+from pipeline.tables.payload_options import (
+    REGISTERED,
+    OnTruncate,
+    OnUnavailable,
+    Payload,
+    PayloadFormat,
+)
 from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
 
 
@@ -20,6 +29,7 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         return reader_schema(f"--{part}-schema", text, schema_type, registry)
 
     key, value = schema_of("key"), schema_of("value")
+    renamed = parse_pairs("--renamed", said["renamed"])
     names = (
         "value_format",
         "envelope",
@@ -36,7 +46,7 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         registry=registry,
         key_schema=key.text,
         key_message=key.message,
-        value_schema=value.text,
+        value_schema=value_schema_of(value.text, said, renamed),
         value_message=value.message,
         select=tuple(said.get("select") or ()),
         where=said.get("where"),
@@ -45,3 +55,14 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         on_unavailable=said.get("on_unavailable", OnUnavailable.FAIL),
         **{name: said[name] for name in names},
     )
+
+
+def value_schema_of(
+    schema: str | None, said: Mapping[str, Any], renamed: Mapping[str, str]
+) -> str | None:
+    """Returns --value-schema with the names that columns had before. Raises TableRefused."""
+    if not renamed:
+        return schema
+    if said["value_format"] is not PayloadFormat.AVRO or schema is None:
+        raise TableRefused("--renamed goes with values in Avro and --value-schema")
+    return with_former_names(schema, said["envelope"], renamed)

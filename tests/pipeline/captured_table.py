@@ -72,7 +72,7 @@ class CapturedTable:
         self._capture = capture
 
     def stream(self, *options: str) -> Ended:
-        """Merge what the topic has now; new columns are added."""
+        """Merge what the topic has now; new columns are added, unless the options say otherwise."""
         return self._run("stream", "--evolution", "add", *options)
 
     def batch(self, *options: str) -> Ended:

@@ -11,11 +11,13 @@ import pytest
 
 from schemas.avro_schema import (
     NESTED_MAX,
+    column_aliases,
     column_defaults,
     field_paths,
     missing_fields,
     record_of_fields,
     whole_avro_schema,
+    with_aliases,
 )
 from schemas.outcomes import UnsupportedSchema
 from schemas.schema import Named, Schema, SchemaType
@@ -230,3 +232,20 @@ def test_the_defaults_of_a_record_are_those_that_are_not_null() -> None:
     around = record_with({"name": "after", "type": ["null", inner], "default": None})
     assert column_defaults(around, within="after") == {"a": "x", "b": 0}
     assert column_defaults(around) == {}
+
+
+def test_aliases_are_added_to_those_that_a_field_has() -> None:
+    fields = [ID, {"name": "b", "type": "int", "aliases": ["x"]}]
+    inner = {"type": "record", "name": "A", "fields": fields}
+    around = record_with({"name": "after", "type": ["null", inner], "default": None})
+    assert column_aliases(around, within="after") == {"b": ["x"]}
+
+    more = with_aliases(around, {"b": ["y"], ID["name"]: ["z"]}, within="after")
+    assert column_aliases(more, within="after") == {"b": ["x", "y"], ID["name"]: ["z"]}
+    with pytest.raises(UnsupportedSchema, match="it has no field c"):
+        with_aliases(around, {"c": ["y"]}, within="after")
+    for text in ('"int"', '{"type": "record", "name": "A"}', "{"):
+        with pytest.raises(UnsupportedSchema, match="no record"):
+            with_aliases(text, {"c": ["y"]})
+    with pytest.raises(UnsupportedSchema, match="no record"):
+        with_aliases(record_with(ID), {"c": ["y"]}, within="after")

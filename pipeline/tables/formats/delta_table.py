@@ -19,7 +19,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.offsets.cut import REWRITE_HINT, Cut, TableRefused
+from pipeline.tables.formats.column_changes import ColumnChanges, altered
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merged_table import MergedTable, written_by_another
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout
@@ -65,6 +66,30 @@ class DeltaTable(MergedTable):
             writer.partitionBy(*self._layout.partition_by).options(
                 **self._layout.write_options
             ).save(self._place)
+
+    def _alter(self, changes: ColumnChanges) -> None:
+        """Write the table's own rows again, with other columns.
+
+        Delta could change the columns alone, but then only readers that know its newer features (column
+        mapping, type widening) could read the table.
+        """
+        cut = self.held()
+        assert cut is not None, "the table was read a moment ago"
+        partition_by = self._partitioned_by()
+        if lost := sorted(set(partition_by) & set(changes.dropped)):
+            raise TableRefused(
+                f"{self._place} is partitioned by {lost[0]}, which the values no longer have;"
+                f" {REWRITE_HINT}"
+            )
+        writer = altered(self.read(), changes).write.format("delta").mode("overwrite")
+        with self._committing(self._session, cut):
+            writer.option("overwriteSchema", "true").partitionBy(
+                *(changes.renamed.get(name, name) for name in partition_by)
+            ).save(self._place)
+
+    def _partitioned_by(self) -> list[str]:
+        (detail,) = self._session.sql(f"DESCRIBE DETAIL {self.name}").collect()
+        return list(detail["partitionColumns"])
 
     def confirm(self) -> None:
         """Repeat the table's offsets in an extra commit if others have committed since.

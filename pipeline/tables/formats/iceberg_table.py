@@ -3,8 +3,8 @@
 The summary of each of our snapshots has the offsets, in `kompakt.offsets`, as in a table that
 `kompakt export` writes: rows and offsets change in one commit. Others may commit in between
 (`rewrite_data_files`, `expire_snapshots`, a rollback): the table's offsets are those of the newest of
-our snapshots among the current one and its ancestors. New columns are added in a commit before that of
-their rows; a table that a crash leaves between the two is complete.
+our snapshots among the current one and its ancestors. Columns are added, and change, in commits before
+that of the rows, which make no snapshot; a table that a crash leaves between two of them is complete.
 
 `_partition` is a column that Iceberg itself adds to what Spark reads of a table, and a table whose own
 column has that name cannot be merged into, so the partition of the topic is called `_topic_partition`.
@@ -20,8 +20,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_changes import ColumnChanges, widened_paths
 from pipeline.tables.formats.column_names import TOPIC_PARTITION
-from pipeline.tables.formats.merge_clauses import quoted
+from pipeline.tables.formats.merge_clauses import quoted, quoted_name
 from pipeline.tables.formats.merged_table import MergedTable, written_by_another
 
 COMMIT_OFFSETS = "spark.sql.iceberg.snapshot-property.kompakt.offsets"
@@ -92,6 +93,19 @@ class IcebergTable(MergedTable):
                 f"CREATE OR REPLACE TABLE {self.name} USING iceberg {self._partitioned()}"  # noqa: S608
                 f" TBLPROPERTIES ({said}) AS SELECT * FROM {ROWS}"
             )
+
+    def _alter(self, changes: ColumnChanges) -> None:
+        for old, new in changes.renamed.items():
+            self._change(f"RENAME COLUMN {quoted_name(old)} TO {quoted_name(new)}")
+        held = self.columns()
+        for name, kind in changes.widened.items():
+            for path, wider in widened_paths(held[name].dataType, kind, quoted_name(name)):
+                self._change(f"ALTER COLUMN {path} TYPE {wider.simpleString()}")
+        for name in changes.dropped:
+            self._change(f"DROP COLUMN {quoted_name(name)}")
+
+    def _change(self, what: str) -> None:
+        self._session.sql(f"ALTER TABLE {self.name} {what}")
 
     def _partitioned(self) -> str:
         """Returns the clause for a new table: by columns, or by transforms such as `bucket(16, key)`."""

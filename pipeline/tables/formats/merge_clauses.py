@@ -50,4 +50,8 @@ def then_insert(columns: Sequence[str]) -> str:
 
 
 def quoted(names: Sequence[str]) -> list[str]:
-    return [f"`{name.replace('`', '``')}`" for name in names]
+    return [quoted_name(name) for name in names]
+
+
+def quoted_name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

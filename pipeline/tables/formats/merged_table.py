@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_changes import ColumnChanges, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE, VALID_TO_OFFSET
-from pipeline.tables.formats.evolution import Evolution, columns_to_add
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merge_clauses import newer_records
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
 
@@ -76,6 +77,10 @@ class MergedTable(ABC):
         """Make these rows the whole table, in one commit. Raises TableRefused."""
 
     @abstractmethod
+    def _alter(self, changes: ColumnChanges) -> None:
+        """Rename, widen and drop columns; the table keeps its rows and offsets. Raises TableRefused."""
+
+    @abstractmethod
     def _committing(self, session: SparkSession, cut: Cut) -> AbstractContextManager[None]:
         """Store `cut` in the commit that the session makes within this context, even without rows.
 
@@ -94,11 +99,22 @@ class MergedTable(ABC):
     def _merge(self, batch: DataFrame, flag: str, clauses: str, cut: Cut) -> None:
         """Run the MERGE of these clauses, in one commit. Raises TableRefused.
 
+        Columns that change besides new ones do so in a commit before it: a crash between the two leaves
+        the table as it was, with other columns.
+
         Args:
             batch: the rows `s`, with the columns of the table and one besides, named by `flag`.
         """
-        new = columns_to_add(self.columns(), batch.drop(flag).schema, self._evolution)
-        evolving = " WITH SCHEMA EVOLUTION" if new else ""
+        changes = changes_of(
+            self.columns(),
+            batch.drop(flag).schema,
+            self._evolution,
+            self._layout.former_names,
+            self._layout.key_column,
+        )
+        if changes.alters:
+            self._alter(changes)
+        evolving = " WITH SCHEMA EVOLUTION" if changes.added else ""
         self._stored(batch).createOrReplaceTempView(BATCH)
         with self._committing(batch.sparkSession, cut):
             batch.sparkSession.sql(

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_changes import altered, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE
-from pipeline.tables.formats.evolution import Evolution, columns_to_add
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
 from pipeline.tables.formats.versioned_folder import VersionedFolder
 
@@ -75,8 +76,14 @@ class ParquetTable:
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Merge newer records into the table. Raises TableRefused."""
         before = self.read()
-        columns_to_add(before.schema, rows.drop(TOMBSTONE).schema, self._evolution)
-        held = before.withColumn(TOMBSTONE, F.lit(False))
+        changes = changes_of(
+            before.schema,
+            rows.drop(TOMBSTONE).schema,
+            self._evolution,
+            self._layout.former_names,
+            self._layout.key_column,
+        )
+        held = altered(before, changes).withColumn(TOMBSTONE, F.lit(False))
         both = held.unionByName(rows, allowMissingColumns=True)
         self.replace(newest(both, self._layout.key_column), cut)
 

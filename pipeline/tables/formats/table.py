@@ -16,12 +16,14 @@ IDENTITY = ("_topic", "_partition")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The layout of a new table."""
+    """The layout of a new table, and what names the columns of one."""
 
     key_column: str = "key"
     partition_by: Sequence[str] = ()
     write_options: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's writer for the format."""
+    former_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By column: the names that it had before, and may have in an existing table."""
 
 
 DEFAULT_LAYOUT = Layout()
