@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from cleaner.rules.text import count_text
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.spark.detached import detached
 from pipeline.tables.debezium import TRUNCATES, with_op
@@ -76,7 +77,7 @@ def refuse_unless_applied(event: Truncation, payload: Payload, partitions: int) 
         )
     if partitions > 1:
         raise TableRefused(
-            f"{place}: the database's table was truncated, but the topic has {partitions} partitions, so"
+            f"{place}: the database's table was truncated, but its topic has {count_text(partitions, 'partition')}, so"
             " the order of this event and those in other partitions is not known: let the topic have"
             " one, or write the table from a topic with a new snapshot"
         )

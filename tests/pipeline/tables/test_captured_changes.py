@@ -269,7 +269,7 @@ def kill_executor_and_driver(site: Site, folder: Path) -> None:
 
 
 def truncate(site: Site) -> None:
-    """Truncate a table while it changes, and follow it. A stream must be told to apply that."""
+    """Truncate a table while it changes, and follow it with the option that this needs."""
     followed = [site.carts.stream(*APPLY)]
     site.shop.truncate(TRUNCATED)
     site.change(0.02)

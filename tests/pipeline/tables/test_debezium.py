@@ -16,6 +16,7 @@ import pytest
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.spark.job import cause
+from pipeline.tables.avro_fields import with_former_names
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
 from pipeline.tables.registry_options import reader_schema, registry_access
 from schemas.schema import SchemaType
@@ -288,6 +289,19 @@ def test_a_field_that_an_older_writer_lacks_is_named(
     says = "orders-0, offset 1: the value has the schema with id 1: it lacks the field after.city"
     with pytest.raises(Exception, match=says):
         rows(session, payload, *sent)
+
+
+def test_a_column_is_read_by_the_name_that_it_had(
+    session: SparkSession, registry: FakeRegistry
+) -> None:
+    access = registry_access([registry.url], None)
+    text = json.dumps(PLAIN).replace('"note"', '"remark"')
+    schema = with_former_names(text, Envelope.DEBEZIUM, {"note": "remark"})
+    payload = payload_for("avro", value_schema=schema, registry=access)
+
+    (row,) = rows(session, payload, with_header(1, in_avro(CREATED)))
+
+    assert (row["id"], row["remark"]) == (7, "hi")
 
 
 def test_an_older_schema_of_a_subject_reads_the_events_of_a_later_one(

@@ -22,6 +22,8 @@ from pipeline.tables.payload_options import (
 )
 from tests.pipeline.table_kinds import KINDS, MERGED_KINDS, table_at
 from tests.pipeline.table_model import NOTHING, WHEN, Record, frame
+from tests.pipeline.tables.test_debezium import WRITERS, payload_for
+from tests.pipeline.tables.test_debezium import event as event_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +86,20 @@ def test_it_deletes_the_rows_of_its_topic_that_are_older(
     held = table.held()
     assert held is not None
     assert held.offsets == {"orders": {0: 7}, "others": {0: 1}}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_it_is_found_in_each_format_of_events(session: SparkSession, writer: str) -> None:
+    from pipeline.tables.truncations import Truncation, truncations_in
+
+    said = [event_of("c", {"id": 7, "note": "hi"}), event_of("t", None)]
+    values = [*map(WRITERS[writer], said), b"no event", None]
+    records: list[Record] = [
+        ("orders", 0, offset, WHEN, None, value) for offset, value in enumerate(values)
+    ]
+    payload = payload_for(writer, on_truncate=OnTruncate.APPLY)
+    found = truncations_in(frame(session, records), payload, NOTHING)
+    assert found == [Truncation("orders", 0, 1, int(WHEN.timestamp()) * 10**6)]
 
 
 def test_a_first_micro_batch_may_have_several(session: SparkSession, tmp_path: Path) -> None:
@@ -192,7 +208,7 @@ def test_a_topic_with_several_partitions_is_refused(session: SparkSession, tmp_p
     table = table_at("delta", session, tmp_path / "table")
     other = at("orders", 0, b"a", {"op": "u", "after": {"id": 1}}, partition=1)
     take(session, table, other)
-    with pytest.raises(TableRefused, match=r"orders-0, offset 3: .* the topic has 2 partitions"):
+    with pytest.raises(TableRefused, match=r"orders-0, offset 3: .* its topic has 2 partitions"):
         take(session, table, truncate(3))
     assert rows(table) == {("orders", "a"): 1}
 
