@@ -78,9 +78,9 @@ def refuse_unless_applied(event: Truncation, payload: Payload, partitions: int) 
     if partitions > 1:
         have = count_text(partitions, "partition")
         raise TableRefused(
-            f"{place}: the database's table was truncated, but its topic has {have}, so the order of this"
-            " event and those in other partitions is not known: let the topic have one, or write the"
-            " table from a topic with a new snapshot"
+            f"{place}: the database's table was truncated, but its topic has {have}, so the order of"
+            " this event and those in other partitions is not known: let the topic have one, or write"
+            " the table from a topic with a new snapshot"
         )
 
 
