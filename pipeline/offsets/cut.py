@@ -84,6 +84,14 @@ class TopicOffsets:
         """Returns the cut at the end offsets."""
         return Cut(self.end, self.topic_ids)
 
+    def behind(self, cut: Cut) -> int:
+        """Returns the offsets from a cut to the ends of all partitions."""
+        return sum(
+            max(0, end - cut.offsets.get(topic, {}).get(partition, self.first[topic][partition]))
+            for topic, ends in self.end.items()
+            for partition, end in ends.items()
+        )
+
 
 def start_of_stream(held: Cut, now: TopicOffsets, *, fail_on_data_loss: bool) -> Cut:
     """Returns where a stream continues: exactly at the cut, or at a new partition's first offset.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from cleaner.rules.text import count_text
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from cli.base.output import print_json, print_table
@@ -43,9 +43,11 @@ from pipeline.tables.options import (
     PartitionBy,
     RegistryConfig,
     Renamed,
+    RetainHours,
     SchemaIds,
     SchemaRegistry,
     Selected,
+    SmallFiles,
     TableFormat,
     TablePath,
     Topics,
@@ -68,13 +70,15 @@ from pipeline.tables.payload_options import (
     PayloadFormat,
 )
 from pipeline.tables.place import Place
+from pipeline.tables.summary import Summary, show
 from pipeline.tables.typed_payload import payload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.tables.dead_letters import DeadLetters
-    from pipeline.tables.formats.table import Table
+    from pipeline.tables.formats.table import Table, Upkeep
+    from pipeline.tables.job import Run
 
 app = typer.Typer(
     name="table",
@@ -113,6 +117,7 @@ def batch(
     catalog_property: CatalogProperties = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
+    as_json: AsJson = False,
     master: Master = None,
     packages: Packages = None,
     jars: Jars = None,
@@ -155,10 +160,13 @@ def stream(
     partition_by: PartitionBy = None,
     evolution: Evolving = Evolution.STRICT,
     history: KeepsHistory = False,
+    small_files_max: SmallFiles = None,
+    retain_hours: RetainHours = None,
     write_option: WriteOptions = None,
     catalog_property: CatalogProperties = None,
     command_config: CommandConfig = None,
     option: SourceOptions = None,
+    as_json: AsJson = False,
     master: Master = None,
     packages: Packages = None,
     jars: Jars = None,
@@ -170,7 +178,7 @@ def stream(
     the offsets that the table holds.
     """
     said = locals()
-    run_job(lambda: refusing(lambda: follow(Order.typed(said), every, offsets_per_batch, group)))
+    run_job(lambda: refusing(lambda: follow(Order.typed(said), said)))
 
 
 @app.command()
@@ -206,6 +214,7 @@ class Order:
     write_options: Mapping[str, str]
     evolution: Evolution
     session_options: SessionOptions
+    as_json: bool
 
     @classmethod
     def typed(cls, said: Mapping[str, Any]) -> Self:
@@ -225,6 +234,7 @@ class Order:
             write_options=parse_pairs("--write-option", said["write_option"]),
             evolution=said.get("evolution", Evolution.STRICT),
             session_options=place.session_options(options),
+            as_json=said["as_json"],
         )
 
     def pins(self) -> list[Path]:
@@ -279,37 +289,73 @@ def refusing(work: Callable[[], int]) -> int:
 def write_whole(order: Order) -> int:
     from pipeline.tables.job import write_whole as write
 
-    with session_of(order) as session:
-        table = order.table(session)
-        write(session, order.source, table, order.payload, order.letters(session))
-        count = table.read().count()
-    return print_size(order.place.path, count)
+    def work(session: SparkSession, table: Table) -> Run:
+        return write(session, order.source, table, order.payload, order.letters(session))
+
+    return summarized(order, work)
 
 
-def follow(
-    order: Order, every: str | None, offsets_per_batch: int | None, group: str | None
-) -> int:
+def follow(order: Order, said: Mapping[str, Any]) -> int:
     from pipeline.tables.job import Pace
     from pipeline.tables.job import follow as run
 
+    pace = Pace(
+        every=said["every"],
+        offsets_per_batch=said["offsets_per_batch"],
+        group=said["group"],
+        upkeep=upkeep_of(order.place, said),
+    )
+
+    def work(session: SparkSession, table: Table) -> Run:
+        return run(session, order.source, table, order.payload, pace, order.letters(session))
+
+    return summarized(order, work)
+
+
+def upkeep_of(place: Place, said: Mapping[str, Any]) -> Upkeep | None:
+    """Returns when small files are rewritten, by the command line. Raises TableRefused."""
+    from pipeline.tables.formats.table import Upkeep
+
+    most, retain_hours = said["small_files_max"], said["retain_hours"]
+    if most is None:
+        if retain_hours is not None:
+            raise TableRefused("--retain-hours goes with --small-files-max")
+        return None
+    if place.format is TableFormat.PARQUET:
+        raise TableRefused("--small-files-max needs --format delta or iceberg")
+    return Upkeep(small_files_max=most, retain_hours=retain_hours)
+
+
+def summarized(order: Order, work: Callable[[SparkSession, Table], Run]) -> int:
+    """Run a job in a session, and print what it has done. Returns the exit code."""
+    from pipeline.tables.job import offsets_behind
+
     with session_of(order) as session:
         table = order.table(session)
-        pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
-        run(session, order.source, table, order.payload, pace, order.letters(session))
-        count = table.read().count()
-    return print_size(order.place.path, count, "value" if order.payload.history else "key")
+        begin_s = time.monotonic()
+        run = work(session, table)
+        seconds = time.monotonic() - begin_s
+        size = table.size()
+        summary = Summary(
+            table=order.place.path,
+            rows=table.read().count(),
+            has_values=order.payload.history,
+            files=size.files,
+            size=size.size,
+            records=run.records,
+            micro_batches=run.micro_batches,
+            seconds=seconds,
+            behind=offsets_behind(session, order.source, run.cut),
+            cut=run.cut,
+        )
+    show(summary, as_json=order.as_json)
+    return 0
 
 
 def session_of(order: Order) -> AbstractContextManager[SparkSession]:
     from pipeline.spark.session import job_session
 
     return job_session(f"table {order.place.path}", order.session_options, pins=order.pins())
-
-
-def print_size(path: str, count: int, of: str = "key") -> int:
-    """Print the size of the written table. Returns the exit code."""
-    typer.echo(f"{count_text(count, of)} in {path}")
-    return 0
 
 
 def show_offsets(place: Place, options: SessionOptions, *, as_json: bool) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from cli.base.command_end import complain
 from pipeline.offsets.cut import (
@@ -32,16 +33,16 @@ from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
 from pipeline.tables.avro_fields import refuse_defaults
 from pipeline.tables.dead_letters import DeadLetters
-from pipeline.tables.formats.table import Table
+from pipeline.tables.formats.table import Table, Upkeep
 from pipeline.tables.gaps import gaps, with_gaps
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import (
     COLUMNS,
     SCHEMA,
     becoming_rows,
+    ends_and_count,
     latest,
     not_held_by,
-    offsets_after,
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
@@ -64,6 +65,19 @@ class Pace:
     offsets_per_batch: int | None = None
     group: str | None = None
     """The consumer group to which progress is committed."""
+    upkeep: Upkeep | None = None
+    """When small files are rewritten; None: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a job has done."""
+
+    cut: Cut
+    """The offsets that the table holds."""
+    records: int = 0
+    """Read, superseded ones among them."""
+    micro_batches: int = 0
 
 
 def write_whole(
@@ -72,8 +86,8 @@ def write_whole(
     table: Table,
     payload: Payload,
     dead_letters: DeadLetters | None = None,
-) -> Cut:
-    """Read the topics up to their current ends and write that as the table. Returns its offsets.
+) -> Run:
+    """Read the topics up to their current ends and write that as the table.
 
     Raises:
         TableRefused: a topic does not exist, the path holds other data, or the values do not fit the
@@ -83,14 +97,16 @@ def write_whole(
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
+    counted = Observation("records")
     records = ranked_records(session, source, cut)
     events = truncations_in(records, payload, cut)
+    records = records.observe(counted, F.count("offset").alias("records"))
     keyed = having_keys(without_truncations(records, events), payload)
     with persisted(latest(keyed)) as last:
         parsed = applied(last, events, None, payload)
         set_aside(parsed, dead_letters)
         table.replace(rows_from(parsed, payload), cut)
-    return cut
+    return Run(cut=cut, records=counted.get["records"], micro_batches=1)
 
 
 def set_aside(parsed: DataFrame, dead_letters: DeadLetters | None) -> None:
@@ -119,8 +135,8 @@ def follow(
     payload: Payload,
     pace: Pace,
     dead_letters: DeadLetters | None = None,
-) -> Cut:
-    """Merge new records into the table, once or until it is stopped. Returns the table's offsets.
+) -> Run:
+    """Merge new records into the table, once or until it is stopped.
 
     Raises:
         TableRefused: as `write_whole`, the topics no longer continue from the table's cut, or one of
@@ -134,11 +150,19 @@ def follow(
     options = source.stream_from(begin.offsets, pace.offsets_per_batch)
     records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
     with progress_shown(session, source, pace.group, begin):
-        merge_stream(records, table, payload, begin, dead_letters, every=pace.every)
+        done = merge_stream(records, table, payload, begin, dead_letters, pace)
     reached = table.held()
     if reached is None:
         table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
-    return reached or begin
+    return replace(done, cut=reached or begin)
+
+
+def offsets_behind(session: SparkSession, source: KafkaSource, cut: Cut) -> int | None:
+    """Returns how far a table is behind the topics now; None if they cannot be asked any more."""
+    try:
+        return ask_offsets(session, source).behind(cut)
+    except TableRefused:
+        return None
 
 
 def refuse_versions(strategies: Mapping[str, CompactionStrategy]) -> None:
@@ -171,22 +195,28 @@ def merge_stream(
     payload: Payload,
     begin: Cut,
     dead_letters: DeadLetters | None,
-    *,
-    every: str | None,
-) -> None:
+    pace: Pace,
+) -> Run:
     """Merge micro-batches until the stream ends. Raises the error that stopped it."""
     failures: list[Exception] = []
     reached: Cut | None = None
+    done = Run(cut=begin)
+    files: int | None = None
 
     def take(batch: DataFrame, _: int) -> None:
-        nonlocal reached
+        nonlocal reached, done, files
         try:
-            reached = bring_in(batch, table, payload, begin, reached, dead_letters)
+            reached, count = bring_in(batch, table, payload, begin, reached, dead_letters)
+            done = replace(
+                done, records=done.records + count, micro_batches=done.micro_batches + bool(count)
+            )
+            if count and pace.upkeep is not None:
+                files = keep_up(table, pace.upkeep, files)
         except Exception as failure:
             failures.append(failure)
             raise
 
-    trigger = {"availableNow": True} if every is None else {"processingTime": every}
+    trigger = {"availableNow": True} if pace.every is None else {"processingTime": pace.every}
     query = records.writeStream.foreachBatch(take).trigger(**trigger).start()
     try:
         query.awaitTermination()
@@ -196,6 +226,22 @@ def merge_stream(
         raise
     finally:
         query.stop()
+    return done
+
+
+def keep_up(table: Table, upkeep: Upkeep, files_before: int | None) -> int | None:
+    """Rewrite the table's small files if it has too many. Returns how many files the last rewrite left.
+
+    If another program wrote the table at the same moment, the next micro-batch tries again.
+    """
+    if not upkeep.is_due(table.size(), files_before):
+        return files_before
+    try:
+        table.compact(upkeep.retain_hours)
+    except TableRefused as refused:
+        complain(f"the table's small files stay for now: {refused}")
+        return files_before
+    return table.size().files
 
 
 def bring_in(
@@ -205,8 +251,10 @@ def bring_in(
     begin: Cut,
     reached: Cut | None = None,
     dead_letters: DeadLetters | None = None,
-) -> Cut | None:
-    """Merge one micro-batch into the table, once even if it is repeated. Returns the new `reached`.
+) -> tuple[Cut | None, int]:
+    """Merge one micro-batch into the table, once even if it is repeated.
+
+    Returns the new `reached`, and how many records the table had not held before.
 
     `begin` is the stream's start, which counts as the cut of a table, or of a partition in it, that
     does not exist yet. `reached` is the cut up to which this stream has written, if at all; another
@@ -219,9 +267,10 @@ def bring_in(
     refuse_taken_back(held, reached)
     known = begin if held is None else begin.advanced(held.offsets)
     with persisted(not_held_by(known, batch)) as fresh:
-        cut = known.advanced(offsets_after(fresh))
+        ends, count = ends_and_count(fresh)
+        cut = known.advanced(ends)
         if cut == known:
-            return reached
+            return reached, 0
         if payload.history and reached is None:
             report_gaps(fresh, known)
         events = truncations_in(fresh, payload, cut)
@@ -238,7 +287,7 @@ def bring_in(
             set_aside(parsed, dead_letters)
             write = table.replace if before is None else table.merge
             write(rows, cut)
-        return cut
+        return cut, count
 
 
 def applied(

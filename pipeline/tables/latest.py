@@ -62,10 +62,11 @@ def map_of(items: Mapping[Any, Any]) -> Column:
     )
 
 
-def offsets_after(records: DataFrame) -> Offsets:
-    """Returns, for each partition, the offset after its last record."""
-    rows = records.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("next")).collect()
+def ends_and_count(records: DataFrame) -> tuple[Offsets, int]:
+    """Returns, for each partition, the offset after its last record; and the number of all records."""
+    next_and_count = (F.max("offset") + 1).alias("next"), F.count("offset").alias("records")
+    rows = records.groupBy("topic", "partition").agg(*next_and_count).collect()
     found: dict[str, dict[int, int]] = {}
     for row in rows:
         found.setdefault(row["topic"], {})[row["partition"]] = row["next"]
-    return found
+    return found, sum(row["records"] for row in rows)

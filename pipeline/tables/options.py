@@ -270,6 +270,29 @@ CatalogProperties = Annotated[
         rich_help_panel=WRITING,
     ),
 ]
+SmallFiles = Annotated[
+    int | None,
+    typer.Option(
+        "--small-files-max",
+        min=1,
+        metavar="N",
+        help="After a micro-batch, rewrite the table's small files as large ones if it has more than N."
+        " Needs Delta or Iceberg.",
+        rich_help_panel=WRITING,
+    ),
+]
+RetainHours = Annotated[
+    int | None,
+    typer.Option(
+        "--retain-hours",
+        min=0,
+        metavar="HOURS",
+        help="After such a rewrite, delete files that only older versions of the table than this need:"
+        " readers that began before it, and queries of an earlier time. Delta refuses less than 168."
+        " [default: delete nothing]",
+        rich_help_panel=WRITING,
+    ),
+]
 Every = Annotated[
     str | None,
     typer.Option(

@@ -23,7 +23,7 @@ from pipeline.offsets.cut import REWRITE_HINT, Cut, TableRefused
 from pipeline.tables.formats.column_changes import ColumnChanges, altered
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merged_table import MergedTable, written_by_another
-from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, Layout, TableSize
 
 COMMIT_OFFSETS = "spark.databricks.delta.commitInfo.userMetadata"
 SKIP_EMPTY = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -60,6 +60,22 @@ class DeltaTable(MergedTable):
     def read(self) -> DataFrame:
         return self._session.read.format("delta").load(self._place)
 
+    def size(self) -> TableSize:
+        detail = self._detail()
+        return TableSize(detail["numFiles"], detail["sizeInBytes"])
+
+    def compact(self, retain_hours: int | None) -> None:
+        with self._committing(self._session, self._known()):
+            self._session.sql(f"OPTIMIZE {self.name}")
+        if retain_hours is not None:
+            self._session.sql(f"VACUUM {self.name} RETAIN {retain_hours} HOURS")
+
+    def _known(self) -> Cut:
+        """Returns the offsets of a table that was read a moment ago."""
+        cut = self.held()
+        assert cut is not None
+        return cut
+
     def _write(self, live: DataFrame, cut: Cut) -> None:
         writer = live.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         with self._committing(live.sparkSession, cut):
@@ -73,8 +89,6 @@ class DeltaTable(MergedTable):
         Delta could change the columns alone, but then only readers that know its newer features (column
         mapping, type widening) could read the table.
         """
-        cut = self.held()
-        assert cut is not None, "the table was read a moment ago"
         partition_by = self._partitioned_by()
         if lost := sorted(set(partition_by) & set(changes.dropped)):
             raise TableRefused(
@@ -82,14 +96,17 @@ class DeltaTable(MergedTable):
                 f" {REWRITE_HINT}"
             )
         writer = altered(self.read(), changes).write.format("delta").mode("overwrite")
-        with self._committing(self._session, cut):
+        with self._committing(self._session, self._known()):
             writer.option("overwriteSchema", "true").partitionBy(
                 *(changes.renamed.get(name, name) for name in partition_by)
             ).save(self._place)
 
     def _partitioned_by(self) -> list[str]:
+        return list(self._detail()["partitionColumns"])
+
+    def _detail(self) -> Row:
         (detail,) = self._session.sql(f"DESCRIBE DETAIL {self.name}").collect()
-        return list(detail["partitionColumns"])
+        return detail
 
     def confirm(self) -> None:
         """Repeat the table's offsets in an extra commit if others have committed since.

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_changes import ColumnChanges, widened_paths
 from pipeline.tables.formats.column_names import TOPIC_PARTITION
 from pipeline.tables.formats.merge_clauses import quoted, quoted_name
 from pipeline.tables.formats.merged_table import MergedTable, written_by_another
+from pipeline.tables.formats.table import TableSize
 
 COMMIT_OFFSETS = "spark.sql.iceberg.snapshot-property.kompakt.offsets"
 OFFSETS = "kompakt.offsets"
@@ -35,6 +38,13 @@ PROPERTIES = {
     "write.merge.mode": "merge-on-read",
 }
 """The properties of a new table, below those of the user."""
+REWRITES = {
+    # By default few small files stay as they are, and so does a data file with any number of deletes.
+    "min-input-files": "2",
+    "delete-file-threshold": "1",
+    "remove-dangling-deletes": "true",
+}
+"""The options with which data files are rewritten."""
 ROWS = "kompakt_rows"
 """The name of the view that holds the rows of a new table."""
 CONFLICTS = frozenset(
@@ -68,6 +78,31 @@ class IcebergTable(MergedTable):
 
     def read(self) -> DataFrame:
         return self._session.table(self.name).withColumnRenamed(TOPIC_PARTITION, "_partition")
+
+    def size(self) -> TableSize:
+        files = self._session.table(f"{self.name}.files")
+        (row,) = files.agg(F.count("*"), F.sum("file_size_in_bytes")).collect()
+        return TableSize(row[0], row[1] or 0)
+
+    def compact(self, retain_hours: int | None) -> None:
+        options = ", ".join(literal(part) for pair in REWRITES.items() for part in pair)
+        self._call("rewrite_data_files", f"options => map({options})")
+        if retain_hours is not None:
+            self.confirm()
+            before = datetime.now(UTC) - timedelta(hours=retain_hours)
+            self._call("expire_snapshots", f"older_than => TIMESTAMP '{before:%F %T.%f}'")
+
+    def _call(self, procedure: str, arguments: str) -> None:
+        """Run one of the catalog's procedures on this table. Raises TableRefused."""
+        catalog, _, table = self._place.partition(".")
+        try:
+            self._session.sql(
+                f"CALL {quoted_name(catalog)}.system.{procedure}(table => {literal(table)}, {arguments})"
+            )
+        except Py4JJavaError as error:
+            if CONFLICTS.isdisjoint(classes_of(error)):
+                raise
+            raise written_by_another(self._place) from error
 
     def confirm(self) -> None:
         """Repeat the table's offsets in an extra snapshot if others have committed since.

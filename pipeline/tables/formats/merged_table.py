@@ -14,7 +14,7 @@ from pipeline.tables.formats.column_changes import ColumnChanges, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE, VALID_TO_OFFSET
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merge_clauses import newer_records
-from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout, TableSize
 
 BATCH = "kompakt_batch"
 """The name of the view that holds the batch to merge."""
@@ -54,6 +54,14 @@ class MergedTable(ABC):
     @abstractmethod
     def read(self) -> DataFrame:
         """Returns the current rows."""
+
+    @abstractmethod
+    def size(self) -> TableSize:
+        """Returns the files of an existing table."""
+
+    @abstractmethod
+    def compact(self, retain_hours: int | None) -> None:
+        """Rewrite small files as large ones; delete what only old versions need. Raises TableRefused."""
 
     def columns(self) -> StructType:
         return self.read().schema

@@ -17,7 +17,7 @@ from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_changes import altered, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE
 from pipeline.tables.formats.evolution import Evolution
-from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout
+from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout, TableSize
 from pipeline.tables.formats.versioned_folder import VersionedFolder
 
 
@@ -64,6 +64,10 @@ class ParquetTable:
         folder = str(self._folder.current.resolve())
         return self._session.read.schema(self.columns()).parquet(folder)
 
+    def size(self) -> TableSize:
+        sizes = [each.stat().st_size for each in self.current.resolve().rglob("*.parquet")]
+        return TableSize(len(sizes), sum(sizes))
+
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Replace all rows with these. Raises TableRefused."""
         self.held()
@@ -86,6 +90,10 @@ class ParquetTable:
         held = altered(before, changes).withColumn(TOMBSTONE, F.lit(False))
         both = held.unionByName(rows, allowMissingColumns=True)
         self.replace(newest(both, self._layout.key_column), cut)
+
+    def compact(self, retain_hours: int | None) -> None:
+        """Raises TableRefused: each change rewrites the whole table, so it never has small files."""
+        raise TableRefused("--small-files-max needs --format delta or iceberg")
 
     def confirm(self) -> None:
         """Do nothing: no other program writes here, so the offsets cannot be lost."""

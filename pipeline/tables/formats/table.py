@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 
 from pipeline.offsets.cut import Cut
 
+LARGE_FILE_BYTES = 128 << 20
+"""About the size of a file that Delta and Iceberg make of small ones."""
 IDENTITY = ("_topic", "_partition")
 """The columns that identify a row, together with the key."""
 
@@ -29,6 +31,33 @@ class Layout:
 DEFAULT_LAYOUT = Layout()
 
 
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """What a table takes in its storage, without what only its earlier versions need."""
+
+    files: int
+    size: int
+    """In bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """When a stream rewrites the small files that its micro-batches leave, and what it then deletes."""
+
+    small_files_max: int
+    retain_hours: int | None = None
+    """Files that only versions older than this need are deleted; None: nothing is."""
+
+    def is_due(self, size: TableSize, files_before: int | None) -> bool:
+        """Returns whether a table has too many small files (pure).
+
+        Args:
+            files_before: those that the last rewrite of this run has left: partitions may each have one.
+        """
+        large = size.size // LARGE_FILE_BYTES
+        return size.files - (large if files_before is None else files_before) > self.small_files_max
+
+
 class Table(Protocol):
     """A table of last values together with the offsets that it holds; both change in one step."""
 
@@ -43,6 +72,16 @@ class Table(Protocol):
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Merge newer last records into an existing table. Raises TableRefused."""
+
+    def size(self) -> TableSize:
+        """Returns the files of an existing table."""
+
+    def compact(self, retain_hours: int | None) -> None:
+        """Rewrite small files as large ones; see `Upkeep`. The table keeps its rows and offsets.
+
+        Raises:
+            TableRefused: the format has none, or another program wrote the table at the same moment.
+        """
 
     def confirm(self) -> None:
         """Ensure that other programs' commits to the table cannot push out its offsets."""

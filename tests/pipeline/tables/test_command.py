@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -18,6 +19,9 @@ from pipeline.cli import app
 from pipeline.offsets.cut import Cut
 from pipeline.tables.formats.versioned_folder import VersionedFolder
 from pipeline.tables.options import schema_text
+
+if TYPE_CHECKING:
+    from pipeline.tables.formats.table import TableSize
 
 CUT = Cut({"orders": {0: 7, 1: 0}}, {"orders": "id-1"})
 
@@ -49,6 +53,8 @@ def test_offsets_are_json_for_programs(table: str) -> None:
         (["--option", "startingOffsets=latest"], "a table knows itself which records it needs"),
         (["--option", "nothing"], "write NAME=VALUE"),
         (["--value-format", "avro"], "values in Avro need --value-schema"),
+        (["--renamed", "a=b"], "--renamed goes with values in Avro"),
+        (["--on-truncate", "apply"], "--on-truncate apply goes with --envelope debezium"),
         (["--confluent-header"], "--confluent-header needs --schema-registry URL"),
         (["--schema-id", "7"], "--schema-id goes with values in Avro"),
         (["--key-schema-id", "7"], "--key-schema-id goes with keys in Avro"),
@@ -81,6 +87,23 @@ def test_a_line_that_makes_no_sense_ends_with_its_sentence(
     assert sentence in ended.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--retain-hours", "168"], "--retain-hours goes with --small-files-max"),
+        (
+            ["--small-files-max", "9", "--format", "parquet"],
+            "--small-files-max needs --format delta or iceberg",
+        ),
+    ],
+)
+def test_upkeep_that_a_table_does_not_need_is_refused(arguments: list[str], sentence: str) -> None:
+    line = ["table", "stream", "--topic", "orders", "--table", "/nowhere", *arguments]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code != 0
+    assert sentence in ended.output
+
+
 def test_a_schema_is_typed_or_lies_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text('"long"')
     assert schema_text(str(tmp_path / "order.avsc")) == '"long"'
@@ -98,6 +121,11 @@ class WrittenTable:
     def count(self) -> int:
         return 2
 
+    def size(self) -> TableSize:
+        from pipeline.tables.formats.table import TableSize
+
+        return TableSize(3, 4_000)
+
 
 @pytest.mark.parametrize(("command", "job"), [("batch", "write_whole"), ("stream", "follow")])
 def test_the_result_is_printed_once_the_progress_is_gone(
@@ -113,11 +141,17 @@ def test_the_result_is_printed_once_the_progress_is_gone(
 
     monkeypatch.setattr(pipeline.tables.command, "session_of", session_of)
     monkeypatch.setattr(pipeline.tables.command.Order, "table", lambda *_: WrittenTable())
-    monkeypatch.setattr(pipeline.tables.job, job, lambda *_: None)
+    run = pipeline.tables.job.Run(cut=CUT, records=5, micro_batches=1)
+    monkeypatch.setattr(pipeline.tables.job, job, lambda *_: run)
+    monkeypatch.setattr(pipeline.tables.job, "offsets_behind", lambda *_: 0)
     monkeypatch.setattr(typer, "echo", lambda line: events.append(line))
 
     line = ["table", command, "--topic", "orders", "--table", "place"]
     result: Any = CliRunner().invoke(app, line)
 
     assert result.exit_code == 0, result
-    assert events == ["the progress is gone", "2 keys in place"]
+    assert events[:2] == ["the progress is gone", "2 keys in place"]
+    assert re.fullmatch(
+        r"5 records read in .* \(.* records/s, 1 micro-batch\); 3 files of 4.0 kB; 0 offsets behind",
+        events[2],
+    )

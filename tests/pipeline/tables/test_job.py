@@ -39,6 +39,20 @@ def opened(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path
     return lambda: table_at(request.param, session, tmp_path / "table")
 
 
+def test_its_size_is_that_of_its_files(
+    session: SparkSession, opened: Opened, tmp_path: Path
+) -> None:
+    table = opened()
+    take(session, table, record(0, 0, b"k", b"v"))
+    size = table.size()
+    assert size.files >= 1
+    if "Iceberg" not in type(table).__name__:
+        on_disk = [each.stat().st_size for each in (tmp_path / "table").rglob("*.parquet")]
+        # Delta also writes a file without rows, which it leaves out of the table.
+        assert size.files <= len(on_disk)
+        assert max(on_disk) <= size.size <= sum(on_disk)
+
+
 def test_tombstones_delete_and_neither_replays_nor_batches_out_of_order_revive(
     session: SparkSession, opened: Opened
 ) -> None:

@@ -126,7 +126,7 @@ def test_a_stream_of_a_topic_with_versions_is_refused(
         follow(session, topics, table, Payload(), Pace())
     assert table.held() is None
 
-    cut = write_whole(session, topics, table, Payload())
+    cut = write_whole(session, topics, table, Payload()).cut
     with pytest.raises(TableRefused, match=reason):
         follow(session, topics, table, Payload(), Pace())
     assert table.held() == cut

@@ -61,9 +61,9 @@ def seen_by_streams(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int
     from pipeline.tables import job as table_job
 
     seen: list[tuple[str, int, int]] = []
-    real: Callable[..., Cut | None] = table_job.bring_in
+    real: Callable[..., tuple[Cut | None, int]] = table_job.bring_in
 
-    def noting(batch: DataFrame, *others: object) -> Cut | None:
+    def noting(batch: DataFrame, *others: object) -> tuple[Cut | None, int]:
         rows = batch.select("topic", "partition", "offset").collect()
         seen.extend((r["topic"], r["partition"], r["offset"]) for r in rows)
         return real(batch, *others)
@@ -107,8 +107,9 @@ def test_a_stream_goes_on_exactly_at_the_cut_of_the_batch_before_it(
     for topic in topics.topics:
         create_topic(broker.bootstrap_servers, topic, partitions=1, config=COMPACT)
         produce(broker, topic, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
-    cut = write_whole(session, topics, table, Payload())
-    assert cut.offsets == {"left": {0: 3}, "right": {0: 3}}
+    run = write_whole(session, topics, table, Payload())
+    assert run.cut.offsets == {"left": {0: 3}, "right": {0: 3}}
+    assert (run.records, run.micro_batches) == (6, 1)
 
     produce(broker, "left", [(b"b", None), (b"c", b"3")])
     seen = seen_by_streams(monkeypatch)
