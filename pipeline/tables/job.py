@@ -158,7 +158,7 @@ def follow(
 
 
 def offsets_behind(session: SparkSession, source: KafkaSource, cut: Cut) -> int | None:
-    """Returns how far a table is behind the topics now; None if they cannot be asked any more."""
+    """Returns how far a table is behind the topics now; None if the broker does not answer."""
     try:
         return ask_offsets(session, source).behind(cut)
     except TableRefused:
