@@ -121,6 +121,7 @@ soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tes
 	    tests/cli/standby/test_mutated_answers.py tests/cli/standby/test_mutated_coordinator_answers.py \
 	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
 	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py tests/pipeline/test_company_page.py \
+	    tests/pipeline/test_recipes_page.py tests/pipeline/spark/test_spark_submit.py \
 	    tests/pipeline/tables/test_captured_changes.py tests/pipeline/load/test_load_kills.py tests/test_wheel.py \
 	    tests/conformance/test_streams.py tests/server/test_bad_input_over_tls.py tests/replog/test_simulation.py \
 	    tests/server/replication/test_mirror_simulation.py tests/server/test_metadata_damage.py $(PYTEST_ARGS) > bench/results/soak.txt; \

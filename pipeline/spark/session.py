@@ -10,9 +10,11 @@ import sysconfig
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -36,6 +38,8 @@ SHUFFLE_PARTITIONS = 4
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 ICEBERG_EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+"""The environment variable in which spark-submit tells its Python process where Spark is."""
 LOCAL = SessionOptions(master="local[2]")
 
 
@@ -88,6 +92,7 @@ def start_session(
     Raises:
         JarsUnavailable: Java is missing or too old, or the jars cannot be fetched.
     """
+    options = below_spark_submit(options)
     require_command("java", "openjdk-17-jre-headless")
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings(options, pins).items():
@@ -106,6 +111,18 @@ def start_session(
         for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
             PySparkLogger.getLogger(name).disabled = True
     return session
+
+
+def below_spark_submit(options: SessionOptions) -> SessionOptions:
+    """Returns the options together with those of spark-submit, if that has started this process.
+
+    Spark runs already then, so no jar can be added any more to those that it was given.
+    """
+    if GATEWAY_PORT not in os.environ:
+        return options
+    SparkContext._ensure_initialized()
+    given = {name: value for name, value in SparkConf().getAll() if name != "spark.app.name"}
+    return replace(options, conf={"spark.jars": "", **given, **options.conf})
 
 
 def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:

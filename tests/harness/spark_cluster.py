@@ -85,6 +85,10 @@ class SparkCluster:
             if EXECUTOR in line
         }
 
+    def has_run(self) -> bool:
+        """Returns whether an executor has worked for an application."""
+        return any(self._folder.glob("worker-*/app-*"))
+
     def kill_executor(self) -> None:
         """Send SIGKILL to one executor, and wait until its worker has started another one."""
         before = self.executors()

@@ -21,6 +21,7 @@ import pipeline.tables.command
 from cli.commands import app as commands
 from pipeline.cli import app
 from tests.harness.change_capture import CONNECTOR, ChangeCapture
+from tests.harness.duckdb_reader import with_extensions
 from tests.harness.exported_log import CATALOG, NAME, catalog_properties, table_in
 from tests.harness.shop_database import ShopTable
 from tests.harness.table_driver import TableDriver
@@ -97,6 +98,16 @@ class CapturedTable:
         found = self.differences()
         assert not found, f"{self.topic} differs {len(found)} times: {found[:3]}"
 
+    def refute_difference_in_duckdb(self) -> None:
+        """Check the same, as DuckDB reads the table."""
+        if self._lake is None:
+            scan = f"delta_scan('{self.path}')"
+        else:
+            scan = f"iceberg_scan('{self._newest_metadata(self._lake)}')"
+        rows = with_extensions().sql(f"SELECT * FROM {scan}").to_arrow_table()
+        found = self._differences(self._rows_of(rows))
+        assert not found, f"{self.topic} differs {len(found)} times in DuckDB: {found[:3]}"
+
     def refute_difference_of_export(self, kind: str) -> None:
         """Export the topic, and check that as well, by a reader of that format."""
         said = CliRunner().invoke(commands, self._export_line(kind))
@@ -112,10 +123,13 @@ class CapturedTable:
         """Returns the table that follows the topic, as delta-rs or PyIceberg reads it."""
         if self._lake is None:
             return DeltaTable(self.path).to_pyarrow_table()
-        metadata = self._metadata(self._lake)
-        version = (metadata / "version-hint.text").read_text().strip()
-        found = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
+        found = StaticTable.from_metadata(str(self._newest_metadata(self._lake)))
         return found.scan().to_arrow()
+
+    def _newest_metadata(self, lake: Path) -> Path:
+        folder = self._metadata(lake)
+        version = (folder / "version-hint.text").read_text().strip()
+        return folder / f"v{version}.metadata.json"
 
     def _metadata(self, lake: Path) -> Path:
         _, namespace, name = iceberg_name(self.path).split(".")

@@ -21,6 +21,8 @@ SOAKED = {
     "test_delta_upkeep.py": "KOMPAKT_SOAK",
     "test_pipeline_page.py": "KOMPAKT_SOAK",
     "test_company_page.py": "KOMPAKT_SOAK",
+    "test_recipes_page.py": "KOMPAKT_SOAK",
+    "spark/test_spark_submit.py": "KOMPAKT_SOAK",
     "tables/test_captured_changes.py": "KOMPAKT_SOAK",
     "load/test_load_kills.py": "KOMPAKT_SOAK",
 }

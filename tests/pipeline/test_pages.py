@@ -19,7 +19,7 @@ from typer._click.core import Command
 from cli.commands import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["audit.md", "distributed-cleaning.md", "pipeline.md"]
+PAGES = ["audit.md", "distributed-cleaning.md", "pipeline.md", "recipes.md"]
 KOMPAKT = ".venv/bin/kompakt"
 
 

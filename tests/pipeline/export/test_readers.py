@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 from confluent_kafka import Producer
 from pyiceberg.catalog import load_catalog
@@ -16,6 +14,7 @@ from pipeline.tables.payload_options import Payload, PayloadFormat
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic, deliver_all
 from tests.harness.compacted_log import CompactedLog
+from tests.harness.duckdb_reader import with_extensions
 from tests.harness.exported_log import (
     CATALOG,
     FORMATS,
@@ -39,17 +38,6 @@ VALUE = (
     b'{"n": 7, "i": 1, "d": 0.5, "f": 1.5, "b": true, "t": "x", "moment": "2026-01-02T03:04:05Z",'
     b' "day": "2026-01-02", "m": 1.25, "a": [1, 2], "s": {"x": "y", "y": [3]}}'
 )
-
-
-def with_extensions() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for name in ("avro", "delta", "iceberg"):
-        spec = find_spec(f"duckdb_extension_{name}")
-        assert spec is not None
-        assert spec.origin is not None
-        (path,) = Path(spec.origin).parent.rglob("*.duckdb_extension")
-        connection.execute(f"LOAD '{path}'")
-    return connection
 
 
 def scan_of(kind: str, folder: Path) -> str:

@@ -13,6 +13,7 @@ from pipeline.spark.session_options import SessionOptions
 
 pytest.importorskip("pyspark")
 
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 
 from pipeline.spark import session as spark
@@ -143,3 +144,27 @@ def test_without_java_one_sentence_says_what_to_install(
 
     with pytest.raises(JarsUnavailable, match=r"`java` is missing: .*openjdk-17-jre-headless`\.$"):
         spark.start_session("test")
+
+
+def test_what_spark_submit_says_holds_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = SessionOptions(conf={"spark.sql.session.timeZone": "CET"})
+    assert spark.below_spark_submit(mine) is mine
+
+    given = {
+        "spark.master": "spark://h:1",
+        "spark.app.name": "x",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    monkeypatch.setenv(spark.GATEWAY_PORT, "1")
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(SparkConf, "getAll", lambda _: list(given.items()))
+    monkeypatch.setattr(SparkConf, "__init__", lambda _: None)
+
+    said = spark.settings(spark.below_spark_submit(mine), (CONNECTOR,))
+    assert said["spark.master"] == "spark://h:1"
+    assert said["spark.sql.session.timeZone"] == "CET"
+    assert said["spark.jars"] == ""
+    assert "spark.app.name" not in said
+    assert "spark.driver.bindAddress" not in said

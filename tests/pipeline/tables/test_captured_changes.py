@@ -184,6 +184,7 @@ def test_tables_equal_those_of_the_database(site: Site, tmp_path: Path) -> None:
     succeed(site.customers.stream(), site.orders.batch(), site.articles.batch())
     for table in site.tables:
         table.refute_difference()
+        table.refute_difference_in_duckdb()
         for kind in FORMATS:
             table.refute_difference_of_export(kind)
 
