@@ -102,11 +102,19 @@ def commit(
 def _take_sidecars(
     segments: Sequence[CleanableSegment], folder: str, result: RemoteResult, hash_key: bytes
 ) -> None:
-    """Take the sidecars that the executor made; `SegmentIndex` rebuilds those that are damaged."""
+    """Take the sidecars that the executor made; `SegmentIndex` rebuilds those that are damaged.
+
+    Where a segment has one already, the executor has found it to be wrong, or it was made meanwhile. The
+    broker trusts neither, and `SegmentIndex` makes it again from the segment.
+    """
     made = {each.row: each.attempt for each in result.keys}
     for segment in segments:
         attempt = made.get(segment.row)
-        if attempt is not None and segment.key_sidecar(hash_key) is None:
+        if attempt is None:
+            continue
+        if segment.key_sidecar(hash_key) is not None:
+            segment.drop_key_sidecar()
+        else:
             name = segment_file(segment.row.base_offset, segment.row.file_version, KEYS)
             with suppress(DamagedSidecar, DiskError):
                 segment.take_key_sidecar(join(join(folder, attempt), name), hash_key)

@@ -8,8 +8,11 @@
              folder
 
 All logs of a job go through a step together, so that few or many partitions fill all executors. A log
-that fails, fails alone. The job only changes the leases' folders; at the commit the broker
-(`cleaner/remote/commit.py`) decides whether to accept a result, and swaps the segments.
+that fails, fails alone. If its outputs did not pass verification, one of its key sidecars may disagree
+with its segment: then it goes through all steps once more, with sidecars made from the segments.
+
+The job only changes the leases' folders; at the commit the broker (`cleaner/remote/commit.py`) decides
+whether to accept a result, and swaps the segments.
 
 The driver holds the plans, the results of tasks, and the marks: a bit for each record.
 """
@@ -23,6 +26,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -50,6 +54,10 @@ class LogPass:
     groups: list[GroupResult] = field(default_factory=list)
     error: str | None = None
     """The reason why it failed."""
+    doubts_sidecars: bool = False
+    """Whether it failed because a key sidecar may disagree with its segment."""
+    rebuilds: bool = False
+    """Whether it ignores the sidecars that it finds."""
     bytes_read: int = 0
     bytes_written: int = 0
 
@@ -78,7 +86,13 @@ class LogPass:
         self.bytes_read += outcome.bytes_read
         self.bytes_written += outcome.bytes_written
         self.error = self.error or outcome.error
+        self.doubts_sidecars = self.doubts_sidecars or outcome.doubts_sidecars
         return outcome.value
+
+    def start_over(self) -> None:
+        """Forget all that the steps have found, and ignore the sidecars from now on."""
+        self.keys, self.section, self.marked, self.groups = (), None, (), []
+        self.error, self.doubts_sidecars, self.rebuilds = None, False, True
 
     def grouping(self) -> Work[tuple[slice, ...]]:
         """Returns the task that groups its segments; only for a log without transactions."""
@@ -119,12 +133,15 @@ def execute(
     Raises:
         PySparkException: a job of Spark's failed, or was cancelled.
     """
-    job = _Job(session, plans)
-    for name, step in (("index", job.index), ("last", job.mark), ("recopy", job.recopy)):
-        enter(name)
-        session.sparkContext.setJobDescription(f"kompakt: {name}")
-        step()
-    return job.passes
+    passes = [LogPass(number, plan) for number, plan in enumerate(plans)]
+    sent = session.sparkContext.broadcast(list(plans))
+    _Job(session, sent, passes).run(enter)
+    doubtful = [each for each in passes if each.doubts_sidecars]
+    for each in doubtful:
+        each.start_over()
+    if doubtful:
+        _Job(session, sent, doubtful).run(enter)
+    return passes
 
 
 class _Job:
@@ -132,16 +149,28 @@ class _Job:
 
     __slots__ = ("_plans", "_session", "passes")
 
-    def __init__(self, session: SparkSession, plans: Sequence[RemotePlan]) -> None:
+    def __init__(
+        self, session: SparkSession, plans: Broadcast[list[RemotePlan]], passes: Sequence[LogPass]
+    ) -> None:
+        """`plans` are those of all logs, by the numbers of their passes."""
         self._session = session
-        self._plans = session.sparkContext.broadcast(list(plans))
-        self.passes = [LogPass(number, plan) for number, plan in enumerate(plans)]
+        self._plans = plans
+        self.passes = passes
+
+    def run(self, enter: Callable[[str], None]) -> None:
+        for name, step in (("index", self.index), ("last", self.mark), ("recopy", self.recopy)):
+            enter(name)
+            self._session.sparkContext.setJobDescription(f"kompakt: {name}")
+            step()
 
     def index(self) -> None:
         tasks: list[tuple[LogPass, Work[SegmentKeys]]] = []
         for each in self.passes:
             count = each.take(attempt(each.plan, cleaning_tasks.segments_count)) or 0
-            tasks += [(each, partial(cleaning_tasks.index, number=at)) for at in range(count)]
+            tasks += [
+                (each, partial(cleaning_tasks.index, number=at, rebuild=each.rebuilds))
+                for at in range(count)
+            ]
         for each, keys in self._run(tasks):
             each.keys = (*each.keys, keys)
         undecided = [

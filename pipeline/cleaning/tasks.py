@@ -42,6 +42,8 @@ class Outcome(Generic[T]):
     value: T | None = None
     error: str | None = None
     """The reason why its log cannot be cleaned; there is no value then."""
+    doubts_sidecars: bool = False
+    """Whether the outputs did not pass verification: a key sidecar may disagree with its segment."""
     bytes_read: int = 0
     bytes_written: int = 0
 
@@ -58,14 +60,19 @@ class Section:
 def attempt(plan: RemotePlan, work: Work[T]) -> Outcome[T]:
     """Run a task of a plan. Returns its outcome."""
     meter = unpaced_meter()
-    value, said = None, None
+    value, said, doubts = None, None, False
     try:
         with RemotePass(plan, meter=meter) as executor:
             value = work(executor)
     except FAILURES as error:
         said = str(error) or type(error).__name__
+        doubts = isinstance(error, VerificationFailed)
     return Outcome(
-        value=value, error=said, bytes_read=meter.bytes_read, bytes_written=meter.bytes_written
+        value=value,
+        error=said,
+        doubts_sidecars=doubts,
+        bytes_read=meter.bytes_read,
+        bytes_written=meter.bytes_written,
     )
 
 
@@ -74,9 +81,9 @@ def segments_count(executor: RemotePass) -> int:
     return len(executor.numbers)
 
 
-def index(executor: RemotePass, *, number: int) -> SegmentKeys:
+def index(executor: RemotePass, *, number: int, rebuild: bool) -> SegmentKeys:
     """Returns a segment's keys: from the sidecar beside it, or from one made in the attempt's folder."""
-    return executor.index(number)
+    return executor.index(number, rebuild=rebuild)
 
 
 def open_all(executor: RemotePass, *, keys: Sequence[SegmentKeys]) -> None:

@@ -44,19 +44,25 @@ class Executor:
         settings: CleanerSettings | None = None,
         attempts: int = 1,
         mark: Callable[[list[Marked]], None] = lambda _: None,
+        rebuild: bool = False,
     ) -> None:
-        """Create an executor. `mark` changes the marks before they are used."""
+        """Create an executor. `mark` changes the marks before they are used.
+
+        `rebuild` ignores the key sidecars that are there.
+        """
         self._fs = fs
         self._plan = RemotePlan.from_json(plan.to_json())
         self._settings = settings
         self._attempts = attempts
         self._mark = mark
+        self._rebuild = rebuild
         assert self._plan == plan
 
     def run(self) -> RemoteResult:
         with RemotePass(self._plan, fs=self._fs) as driver:
             keys: list[SegmentKeys] = [
-                self._task(partial(RemotePass.index, number=number)) for number in driver.numbers
+                self._task(partial(RemotePass.index, number=number, rebuild=self._rebuild))
+                for number in driver.numbers
             ]
             section = driver.section(keys)
             marked = self._task(lambda task: task.mark(keys, task.section(keys)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import KEYS, segment_file
-from tests.harness.compacted_log import CONFIG, identity
+from tests.harness.compacted_log import CONFIG, DIRECTORY, identity
 from tests.harness.ledgers import entries_of, kinds, label, ledger_on, verified
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.remote_cleaning import (
@@ -32,6 +33,8 @@ from tests.harness.remote_cleaning import (
     output_path,
     plan_for_others,
 )
+from tests.harness.sidecar_lies import LIES_OF_ENTRIES, tell_somewhere
+from tests.harness.sidecar_lies import Change as Lie
 from tests.harness.verification import lies_in
 
 Change = Callable[[RemoteResult], RemoteResult]
@@ -205,6 +208,25 @@ def test_sidecars_that_an_executor_made_are_taken_if_they_are_sound(
 
     assert report.sidecars_built == built
     assert not lies_in(scene.log.fs, identity())
+
+
+@pytest.mark.parametrize("lie", LIES_OF_ENTRIES)
+def test_a_sidecar_that_an_executor_has_doubted_is_made_again_from_its_segment(lie: Lie) -> None:
+    scene = Scene()
+    scene.log.commit(scene.plan, scene.result)
+    for number in range(2):
+        scene.log.append((b"a", b"later %d" % number), (b"e", b"1"))
+        scene.log.roll()
+    fs = scene.log.fs
+    (path, *_) = [f"{DIRECTORY}/{name}" for name in scene.log.files() if name.endswith(KEYS)]
+    tell_somewhere(fs, path, Random(1), lie)
+    plan = scene.log.plan()
+    result = Executor(fs, plan_for_others(fs, plan), rebuild=True).run()
+
+    report = scene.log.commit(plan, result)
+
+    assert report.sidecars_built >= 1
+    assert not lies_in(fs, identity())
 
 
 def test_a_mark_that_is_wrong_takes_no_last_value() -> None:

@@ -11,10 +11,11 @@ import pytest
 from cleaner.remote.plan import GroupResult, RemotePlan
 from pipeline.cleaning.execute import LogPass, execute
 from storage.files.local_files import LocalFileSystem
-from storage.files.paths import LOG, segment_file
+from storage.files.paths import KEYS, LOG, segment_file
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.random_log import random_log
 from tests.harness.remote_cleaning import Executor, plan_for_others
+from tests.harness.sidecar_lies import another_hash, tell_somewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,26 @@ def test_several_logs_at_once_come_to_what_each_comes_to_alone(
         assert each.result.end_offset == alone.end_offset
         assert written(plan, each.result.groups) == written(plan, alone.groups)
         assert alone.groups, "something was to be done"
+
+
+def test_a_log_whose_sidecar_disagrees_with_its_segment_is_cleaned_with_new_ones(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    sound, lying = (
+        on_disk(dirty_log(Random(13), transactions=False), tmp_path / name)
+        for name in ("sound", "lying")
+    )
+    alone = Executor(LocalFileSystem(), sound).run()
+    (path, *_) = sorted(Path(lying.log_directory).glob(f"*{KEYS}"))
+    tell_somewhere(LocalFileSystem(), str(path), Random(1), another_hash)
+
+    steps, passes = steps_of(session, [lying, sound])
+
+    assert steps == ["index", "last", "recopy"] * 2
+    assert [each.error for each in passes] == [None, None]
+    assert passes[0].sidecars_built == len(passes[0].keys) > passes[1].sidecars_built
+    for plan, each in zip((lying, sound), passes, strict=True):
+        assert written(plan, each.result.groups) == written(sound, alone.groups)
 
 
 def test_a_damaged_log_fails_alone_and_is_told(session: SparkSession, tmp_path: Path) -> None:
