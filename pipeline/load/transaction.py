@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,12 +32,19 @@ REQUEST_BYTES_MAX = 1 << 30
 """So large that only the broker limits the size of a record."""
 TIMEOUT_MS = 900_000
 """A broker's default of the longest that a transaction may have."""
+ANSWER_SECONDS_MAX = 300.0
+"""How long the broker may take for a call that has no timeout in kafka-python."""
+CLOSE_SECONDS_MAX = 30
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
 class LoadFailed(Exception):
     """A task's records could not be written. The message is one sentence."""
+
+
+class NoAnswer(LoadFailed):
+    """The broker does not answer. Whether it has committed the transaction is not known."""
 
 
 class LoadRecord(NamedTuple):
@@ -78,7 +87,7 @@ def write_once(target: Target, number: int, records: Iterable[LoadRecord]) -> Co
         LoadFailed: the broker refuses, does not answer, or a later run has fenced this one.
     """
     try:
-        with closing(producer_of(target, number)) as producer:
+        with open_producer(target, number) as producer:
             # Ends what an earlier attempt has begun: after this, its outcome is known.
             producer.init_transactions()
             done = committed(target, number)
@@ -93,28 +102,52 @@ def written(
     producer: Any, target: Target, number: int, records: Iterable[LoadRecord]
 ) -> Counter[str]:
     producer.begin_transaction()
-    with aborted_on_error(producer):
+    with aborted_on_error(producer, target):
         counts = send(producer, target.topic, records)
         metadata = json.dumps({"run": target.run, **counts})
-        position = OffsetAndMetadata(counts.total(), metadata, -1)
-        place = TopicPartition(target.topic, 0)
-        producer.send_offsets_to_transaction({place: position}, target.task_id(number))
+        positions = {
+            TopicPartition(target.topic, 0): OffsetAndMetadata(counts.total(), metadata, -1)
+        }
+        group = target.task_id(number)
+        answered(target, lambda: producer.send_offsets_to_transaction(positions, group))
     # An error here says nothing about the outcome: the next attempt asks.
-    producer.commit_transaction()
+    answered(target, producer.commit_transaction)
     return counts
 
 
 @contextmanager
-def aborted_on_error(producer: Any) -> Iterator[None]:
+def aborted_on_error(producer: Any, target: Target) -> Iterator[None]:
     try:
         yield
-    except ProducerFencedError:
+    except (ProducerFencedError, NoAnswer):
         raise
     except BaseException:
         # The first error says more; the next attempt aborts what this one cannot.
-        with suppress(KafkaError):
-            producer.abort_transaction()
+        with suppress(KafkaError, NoAnswer):
+            answered(target, producer.abort_transaction)
         raise
+
+
+def answered(target: Target, call: Callable[[], None]) -> None:
+    """Wait for a call of the producer's, which would wait for ever. Raises its errors, and NoAnswer."""
+    outcome: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    threading.Thread(target=run, name="transaction", daemon=True).start()
+    try:
+        outcome.result(ANSWER_SECONDS_MAX)
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"{target.topic} at {target.bootstrap_servers}: the broker has not answered for"
+            f" {ANSWER_SECONDS_MAX:.0f} s; load again: that finds out what is committed"
+        ) from error
 
 
 def send(producer: Any, topic: str, records: Iterable[LoadRecord]) -> Counter[str]:
@@ -152,6 +185,19 @@ def committed(target: Target, number: int) -> Counter[str] | None:
         return None
     said = json.loads(found.metadata)
     return Counter(said) if said.pop("run") == target.run else None
+
+
+@contextmanager
+def open_producer(target: Target, number: int) -> Iterator[Any]:
+    producer = producer_of(target, number)
+    try:
+        yield producer
+    except BaseException:
+        # No transaction will have what is not sent yet.
+        with suppress(KafkaError):
+            producer.close(timeout=0)
+        raise
+    producer.close(timeout=CLOSE_SECONDS_MAX)
 
 
 def producer_of(target: Target, number: int) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaProducer
 
 from pipeline.load import transaction
 from pipeline.load.transaction import LoadFailed, LoadRecord, Target, write_once
@@ -31,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def target(broker: BrokerProcess, request: pytest.FixtureRequest) -> Target:
-    topic = f"{TOPIC}-{request.node.name}".replace("_", "-")[:80]
+    topic = re.sub("[^a-z0-9]+", "-", f"{TOPIC}-{request.node.name}")[:80]
     create_topic(
         broker.bootstrap_servers, topic, partitions=2, config={"cleanup.policy": "compact"}
     )
@@ -134,3 +138,26 @@ def test_acknowledgements_are_waited_for_before_the_memory_has_too_many(
     assert write_once(target, 0, many) == Counter(new=7)
     assert settled == [2, 2, 2, 1]
     assert len(read(target)) == 7
+
+
+@pytest.mark.parametrize("silent_at", ["send_offsets_to_transaction", "commit_transaction"])
+def test_a_broker_that_no_longer_answers_ends_the_task(
+    broker: BrokerProcess, target: Target, monkeypatch: pytest.MonkeyPatch, silent_at: str
+) -> None:
+    """It hangs as the call begins. The next attempt knows what is committed."""
+    call = getattr(KafkaProducer, silent_at)
+
+    def hang(producer: KafkaProducer, *others: object) -> None:
+        os.kill(broker.pid, signal.SIGSTOP)
+        call(producer, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transaction, "ANSWER_SECONDS_MAX", 1.0)
+        patched.setattr(KafkaProducer, silent_at, hang)
+        try:
+            with pytest.raises(LoadFailed, match="the broker has not answered for 1 s; load again"):
+                write_once(target, 0, RECORDS)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+    assert write_once(target, 0, RECORDS) == COUNTS
+    assert len(read(target)) == len(RECORDS)
