@@ -108,7 +108,7 @@ def with_aliases(
     """Returns a record's schema with more aliases of its fields, by the fields' names.
 
     Args:
-        text: a schema without references, in which types are defined where they are used first.
+        text: a schema without references.
         within: the field that has the record, in a union or not; None: the schema is the record.
 
     Raises:
@@ -129,9 +129,17 @@ def with_aliases(
 
 def _record_in(root: Any, name: str) -> Any:
     """Returns the record that a field has. Raises StopIteration, KeyError or TypeError: it has none."""
+    namespace = _namespace_inside(root, "")
+    parts: dict[str, Any] = {}
+    for each in root["fields"]:
+        _collect(each["type"], namespace, parts)
     kind = next(each["type"] for each in root["fields"] if each["name"] == name)
     branches = kind if isinstance(kind, list) else [kind]
-    return next(each for each in branches if isinstance(each, dict) and "fields" in each)
+    named = (
+        parts.get(f"{namespace}.{each}", parts.get(each)) if isinstance(each, str) else each
+        for each in branches
+    )
+    return next(each for each in named if isinstance(each, dict) and "fields" in each)
 
 
 class _Field(NamedTuple):

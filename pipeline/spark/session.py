@@ -116,7 +116,7 @@ def start_session(
 def below_spark_submit(options: SessionOptions) -> SessionOptions:
     """Returns the options together with those of spark-submit, if that has started this process.
 
-    Spark runs already then, with the jars that it was given.
+    Spark is running already then, with the jars of spark-submit.
     """
     if GATEWAY_PORT not in os.environ:
         return options

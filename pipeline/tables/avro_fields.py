@@ -67,9 +67,7 @@ def with_former_names(schema: str, envelope: Envelope, renamed: Mapping[str, str
     """
     aliases = {new: [old for old in renamed if renamed[old] == new] for new in renamed.values()}
     try:
-        if envelope is Envelope.NONE:
-            return with_aliases(schema, aliases)
-        event = record_of_fields(schema, ("op", "after"))
-        return with_aliases(event, aliases, within="after")
+        within = "after" if envelope is Envelope.DEBEZIUM else None
+        return with_aliases(schema, aliases, within=within)
     except UnsupportedSchema as error:
         raise TableRefused(f"--renamed does not fit --value-schema: {error}") from error

@@ -323,6 +323,8 @@ def upkeep_of(place: Place, said: Mapping[str, Any]) -> Upkeep | None:
         return None
     if place.format is TableFormat.PARQUET:
         raise TableRefused("--small-files-max needs --format delta or iceberg")
+    if place.format is TableFormat.DELTA and retain_hours is not None and retain_hours < 168:
+        raise TableRefused("--retain-hours: Delta keeps files for 168 hours at least")
     return Upkeep(small_files_max=most, retain_hours=retain_hours)
 
 

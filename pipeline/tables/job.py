@@ -8,13 +8,12 @@ the same case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from cli.base.command_end import complain
 from pipeline.offsets.cut import (
@@ -43,11 +42,11 @@ from pipeline.tables.latest import (
     ends_and_count,
     latest,
     not_held_by,
+    records_of,
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
 from pipeline.tables.truncations import (
-    Truncation,
     truncations_in,
     with_truncated_keys,
     without_truncations,
@@ -97,16 +96,14 @@ def write_whole(
     if held is not None:
         refuse_other_topics(held, source.topics)
     cut = ask_offsets(session, source).cut()
-    counted = Observation("records")
     records = ranked_records(session, source, cut)
     events = truncations_in(records, payload, cut)
-    records = records.observe(counted, F.count("offset").alias("records"))
     keyed = having_keys(without_truncations(records, events), payload)
-    with persisted(latest(keyed)) as last:
-        parsed = applied(last, events, None, payload)
+    with persisted(latest(keyed, counted=True)) as last:
+        parsed = with_truncated_keys(parsed_of(last, payload, None), events, None, payload)
         set_aside(parsed, dead_letters)
         table.replace(rows_from(parsed, payload), cut)
-    return Run(cut=cut, records=counted.get["records"], micro_batches=1)
+        return Run(cut=cut, records=records_of(last), micro_batches=1)
 
 
 def set_aside(parsed: DataFrame, dead_letters: DeadLetters | None) -> None:
@@ -280,7 +277,12 @@ def bring_in(
         )
         with persisted(becoming) as last:
             before = None if held is None else table.read()
-            parsed = applied(last, events, before, payload)
+            parsed = parsed_of(last, payload, None if before is None else before.schema)
+            if events or payload.fills:
+                fitting = None if before is None else table.fitting(rows_from(parsed, payload))
+                parsed = with_truncated_keys(parsed, events, fitting, payload)
+                if payload.fills:
+                    parsed = with_available_values(parsed, fitting, payload.key_column)
             rows = rows_from(parsed, payload)
             if before is not None:
                 refuse_defaults(before.columns, rows.columns, payload)
@@ -288,18 +290,6 @@ def bring_in(
             write = table.replace if before is None else table.merge
             write(rows, cut)
         return cut, count
-
-
-def applied(
-    last: DataFrame, events: Sequence[Truncation], before: DataFrame | None, payload: Payload
-) -> DataFrame:
-    """Returns the parsed records, together with what truncations and earlier values make of them.
-
-    `before` are the rows of the table; None without a table. Raises TableRefused as `parsed_of`.
-    """
-    parsed = parsed_of(last, payload, None if before is None else before.schema)
-    parsed = with_truncated_keys(parsed, events, before, payload)
-    return with_available_values(parsed, before, payload.key_column) if payload.fills else parsed
 
 
 def report_gaps(fresh: DataFrame, known: Cut) -> None:

@@ -21,21 +21,31 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The used columns of the Kafka source."""
 RAW_KEY = "raw_key"
 """The column of a key's bytes, beside what they say."""
+RECORDS = "_records"
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
 
 
-def latest(records: DataFrame) -> DataFrame:
+def latest(records: DataFrame, *, counted: bool = False) -> DataFrame:
     """Returns the record of the highest rank of each key; a null value is a tombstone.
 
     Args:
         records: with keys; with a column of versions (`pipeline/source/ranks.py`) if a topic ranks by
             them, and one of the keys' bytes if the keys are read already; both stay.
+        counted: add `_records`, the number of the key's records.
     """
     raw = [RAW_KEY] if RAW_KEY in records.columns else []
     carried = [*rank_of(records), "timestamp", "value", *raw]
     last = F.max(F.struct(*carried)).alias("last")
-    keyed = records.groupBy("topic", "partition", "key").agg(last)
-    return keyed.select("topic", "partition", "key", *(f"last.{name}" for name in carried))
+    count = [F.count("offset").alias(RECORDS)] if counted else []
+    keyed = records.groupBy("topic", "partition", "key").agg(last, *count)
+    names = (*(f"last.{name}" for name in carried), *([RECORDS] if counted else ()))
+    return keyed.select("topic", "partition", "key", *names)
+
+
+def records_of(last: DataFrame) -> int:
+    """Returns how many records `latest` has counted."""
+    (row,) = last.agg(F.sum(RECORDS)).collect()
+    return int(row[0] or 0)
 
 
 def becoming_rows(records: DataFrame, *, all_of_a_key: bool) -> DataFrame:

@@ -29,7 +29,8 @@ class Summary:
     seconds: float
     """The duration of the run, without the start of Spark."""
     behind: int | None
-    """The offsets between the table's and the ends of the topics' partitions; None: not known."""
+    """The offsets between the table's and the ends of the topics' partitions, the markers of
+    transactions among them; None: not known."""
     cut: Cut
 
 

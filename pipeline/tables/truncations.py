@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from cleaner.rules.text import count_text
 from pipeline.offsets.cut import Cut, TableRefused
@@ -27,6 +26,7 @@ from pipeline.tables.formats.column_names import VALID_TO_OFFSET
 from pipeline.tables.formats.table import IDENTITY
 from pipeline.tables.payload import DELETES
 from pipeline.tables.payload_options import OnTruncate, Payload
+from pipeline.tables.wire_columns import NO_SCHEMA
 
 OP = "_op"
 AT = "topic STRING, partition INT, offset BIGINT, micros BIGINT"
@@ -42,6 +42,10 @@ class Truncation:
     offset: int
     micros: int
 
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}, offset {self.offset}"
+
 
 def truncations_in(records: DataFrame, payload: Payload, known: Cut) -> Sequence[Truncation]:
     """Returns the truncations among records, in order. Reads all records, if any could be one.
@@ -55,22 +59,27 @@ def truncations_in(records: DataFrame, payload: Payload, known: Cut) -> Sequence
     keyless = records.where(F.col("key").isNull())
     if not payload.looks_for_truncations or keyless.isEmpty():
         return ()
+    read = with_op(keyless, payload, OP).where(F.col("value").isNotNull())
     rows = (
-        with_op(keyless, payload, OP)
-        .where(F.col(OP) == TRUNCATES)
-        .select("topic", "partition", "offset", F.unix_micros("timestamp"))
+        read.where((F.col(OP) == TRUNCATES) | F.col(NO_SCHEMA).isNotNull())
+        .select("topic", "partition", "offset", F.unix_micros("timestamp"), NO_SCHEMA)
         .orderBy("topic", "partition", "offset")
         .collect()
     )
-    found = [Truncation(*row) for row in rows]
-    for each in found:
+    found = [Truncation(*row[:4]) for row in rows]
+    for each, row in zip(found, rows, strict=True):
+        if row[NO_SCHEMA] is not None:
+            raise TableRefused(
+                f"{each.place}: the record has no key, and whether it is a truncation is not known:"
+                f" {row[NO_SCHEMA]}"
+            )
         refuse_unless_applied(each, payload, len(known.offsets.get(each.topic, {})))
     return found
 
 
 def refuse_unless_applied(event: Truncation, payload: Payload, partitions: int) -> None:
     """Raise TableRefused if a truncation cannot change the table, or is not to."""
-    place = f"{event.topic}-{event.partition}, offset {event.offset}"
+    place = event.place
     if payload.on_truncate is not OnTruncate.APPLY:
         raise TableRefused(
             f"{place}: the database's table was truncated: --on-truncate apply deletes its rows"
@@ -103,13 +112,13 @@ def with_truncated_keys(
 
     Args:
         parsed: the parsed records of a micro-batch, the last one of each key or all.
-        table: the rows that the table has; None without a table.
+        table: the rows that the table has, with the columns that it will have (`Table.fitting`); None
+            without a table.
     """
     if not events:
         return parsed
     keys = parsed.select(*KEYED)
-    held = None if table is None else keys_held(table, parsed.schema, payload.key_column)
-    known = keys if held is None else keys.unionByName(held)
+    known = keys if table is None else keys.unionByName(keys_held(table, payload.key_column))
     ends = known.distinct().join(F.broadcast(places_of(parsed, events)), ["topic", "partition"])
     tombstones = ends.select(
         *KEYED,
@@ -129,13 +138,9 @@ def places_of(records: DataFrame, events: Sequence[Truncation]) -> DataFrame:
     return records.sparkSession.createDataFrame(rows, AT)
 
 
-def keys_held(table: DataFrame, parsed: StructType, key_column: str) -> DataFrame | None:
-    """Returns the keys that have a row in the table, with topic and partition; None if they are not of
-    the records' type: then the table does not take the records either."""
-    types = {field.name: field.dataType for field in table.schema.fields}
-    if types.get(key_column) != parsed["key"].dataType:
-        return None
-    if VALID_TO_OFFSET in types:
+def keys_held(table: DataFrame, key_column: str) -> DataFrame:
+    """Returns the keys that have a row in the table, with topic and partition."""
+    if VALID_TO_OFFSET in table.columns:
         table = table.where(F.col(VALID_TO_OFFSET).isNull())
     ours = zip((*IDENTITY, key_column), KEYED, strict=True)
     return detached(table.select(*(F.col(f"`{name}`").alias(as_key) for name, as_key in ours)))

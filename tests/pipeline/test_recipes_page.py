@@ -17,8 +17,9 @@ SECONDS_MAX = 240
 SAID = {
     "tables/accounts --key-format": "2 keys in tables/accounts\n",
     "join_stream_with_table": "Bern 7\nRome 6\n",
-    "features_of_keys": "2 accounts\n",
-    "--topic account-features": "account-features: 2 new, 0 changed, 0 deleted, 0 unchanged; ",
+    "--key key --create 2": "account-features: 2 new, 0 changed, 0 deleted, 0 unchanged; ",
+    "--topic account-features --key key --sync": "account-features: 0 new, 0 changed, 1 deleted, "
+    "1 unchanged; ",
     "get account-features bob": '"changes":2,"cities":2,"highest_balance":50,"last_city":"Oslo"}',
     "--topic outbox --create 1": "outbox: 2 new, 0 changed, 0 deleted, 0 unchanged; ",
     "--topic outbox --key": "outbox: 1 new, 0 changed, 1 deleted, 1 unchanged; ",

@@ -119,6 +119,8 @@ def why_not(
     never = impossible(found, has, key_column)
     if never:
         return differs(never[0])
+    if len(set(found.renamed.values())) < len(found.renamed):
+        return f"columns {' and '.join(sorted(found.renamed))} would get one name"
     if found.dropped and found.added:
         gone, new = found.dropped[0], min(found.added)
         return (

@@ -65,7 +65,8 @@ class DeltaTable(MergedTable):
         return TableSize(detail["numFiles"], detail["sizeInBytes"])
 
     def compact(self, retain_hours: int | None) -> None:
-        with self._committing(self._session, self._known()):
+        # Without offsets: another stream may commit newer ones while this works.
+        with conflicts_refused(self._place):
             self._session.sql(f"OPTIMIZE {self.name}")
         if retain_hours is not None:
             self._session.sql(f"VACUUM {self.name} RETAIN {retain_hours} HOURS")

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.formats.column_changes import ColumnChanges, altered
 from pipeline.tables.formats.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
 from pipeline.tables.formats.delta_table import DeltaTable
 from pipeline.tables.formats.iceberg_table import IcebergTable
@@ -36,6 +38,19 @@ class History(MergedTable):
             raise TableRefused(f"{self._place} is a table already")
         ended = with_ends(rows, self._layout.key_column)
         self._write(ended.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+
+    def fitting(self, rows: DataFrame) -> DataFrame:
+        changed = changes(rows, self._layout.key_column).drop(ENDS)
+        return altered(self.read(), self._changes(changed.schema))
+
+    def _changes(self, rows: StructType) -> ColumnChanges:
+        found = super()._changes(rows)
+        if found.dropped:
+            raise TableRefused(
+                f"column {found.dropped[0]} is gone, and a history keeps the values that it had: write"
+                " what follows to another path"
+            )
+        return found
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Add rows and end those before them, in one commit. Raises TableRefused."""

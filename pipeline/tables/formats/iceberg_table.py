@@ -21,7 +21,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.offsets.cut import REWRITE_HINT, Cut, TableRefused
+from pipeline.spark.job import cause
 from pipeline.tables.formats.column_changes import ColumnChanges, widened_paths
 from pipeline.tables.formats.column_names import TOPIC_PARTITION
 from pipeline.tables.formats.merge_clauses import quoted, quoted_name
@@ -82,7 +83,7 @@ class IcebergTable(MergedTable):
     def size(self) -> TableSize:
         files = self._session.table(f"{self.name}.files")
         (row,) = files.agg(F.count("*"), F.sum("file_size_in_bytes")).collect()
-        return TableSize(row[0], row[1] or 0)
+        return TableSize(row[0], row[1] or 0, file_target=512 << 20)
 
     def compact(self, retain_hours: int | None) -> None:
         options = ", ".join(literal(part) for pair in REWRITES.items() for part in pair)
@@ -90,7 +91,7 @@ class IcebergTable(MergedTable):
         if retain_hours is not None:
             self.confirm()
             before = datetime.now(UTC) - timedelta(hours=retain_hours)
-            self._call("expire_snapshots", f"older_than => TIMESTAMP '{before:%F %T.%f}'")
+            self._call("expire_snapshots", f"older_than => TIMESTAMP '{before:%F %T.%f}Z'")
 
     def _call(self, procedure: str, arguments: str) -> None:
         """Run one of the catalog's procedures on this table. Raises TableRefused."""
@@ -130,17 +131,21 @@ class IcebergTable(MergedTable):
             )
 
     def _alter(self, changes: ColumnChanges) -> None:
+        # First what Iceberg may refuse: a column that the table is partitioned by.
+        for name in changes.dropped:
+            self._change(f"DROP COLUMN {quoted_name(name)}")
         for old, new in changes.renamed.items():
             self._change(f"RENAME COLUMN {quoted_name(old)} TO {quoted_name(new)}")
         held = self.columns()
         for name, kind in changes.widened.items():
             for path, wider in widened_paths(held[name].dataType, kind, quoted_name(name)):
                 self._change(f"ALTER COLUMN {path} TYPE {wider.simpleString()}")
-        for name in changes.dropped:
-            self._change(f"DROP COLUMN {quoted_name(name)}")
 
     def _change(self, what: str) -> None:
-        self._session.sql(f"ALTER TABLE {self.name} {what}")
+        try:
+            self._session.sql(f"ALTER TABLE {self.name} {what}")
+        except (AnalysisException, Py4JJavaError) as error:
+            raise TableRefused(f"{self._place}: {what}: {cause(error)}; {REWRITE_HINT}") from error
 
     def _partitioned(self) -> str:
         """Returns the clause for a new table: by columns, or by transforms such as `bucket(16, key)`."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
-from pipeline.tables.formats.column_changes import ColumnChanges, changes_of
+from pipeline.tables.formats.column_changes import ColumnChanges, altered, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE, VALID_TO_OFFSET
 from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.formats.merge_clauses import newer_records
@@ -23,7 +23,7 @@ BATCH = "kompakt_batch"
 class MergedTable(ABC):
     """A table of last values."""
 
-    __slots__ = ("_evolution", "_layout", "_place", "_session")
+    __slots__ = ("_evolution", "_layout", "_place", "_seen", "_session")
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class MergedTable(ABC):
         self._place = place
         self._layout = layout
         self._evolution = evolution
+        self._seen: frozenset[str] = frozenset()
+        """The columns that the table had at first, and those that come from here."""
 
     @property
     @abstractmethod
@@ -65,6 +67,22 @@ class MergedTable(ABC):
 
     def columns(self) -> StructType:
         return self.read().schema
+
+    def fitting(self, rows: DataFrame) -> DataFrame:
+        return altered(self.read(), self._changes(rows.drop(TOMBSTONE).schema))
+
+    def _changes(self, rows: StructType) -> ColumnChanges:
+        """Returns how the table's columns become those of these rows. Raises TableRefused."""
+        layout = self._layout
+        held = self.columns()
+        self._seen = self._seen or frozenset(held.names)
+        found = changes_of(held, rows, self._evolution, layout.former_names, layout.key_column)
+        if late := sorted(set(found.dropped) - self._seen):
+            raise TableRefused(
+                f"another run has added column {late[0]} to {self._place} since this one began, and"
+                " --value-schema lacks it: run the command again with the present schema"
+            )
+        return found
 
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Replace all rows with these, in one commit. Raises TableRefused: they are a history."""
@@ -113,15 +131,10 @@ class MergedTable(ABC):
         Args:
             batch: the rows `s`, with the columns of the table and one besides, named by `flag`.
         """
-        changes = changes_of(
-            self.columns(),
-            batch.drop(flag).schema,
-            self._evolution,
-            self._layout.former_names,
-            self._layout.key_column,
-        )
+        changes = self._changes(batch.drop(flag).schema)
         if changes.alters:
             self._alter(changes)
+        self._seen |= {*changes.renamed.values(), *changes.added}
         evolving = " WITH SCHEMA EVOLUTION" if changes.added else ""
         self._stored(batch).createOrReplaceTempView(BATCH)
         with self._committing(batch.sparkSession, cut):

@@ -68,6 +68,17 @@ class ParquetTable:
         sizes = [each.stat().st_size for each in self.current.resolve().rglob("*.parquet")]
         return TableSize(len(sizes), sum(sizes))
 
+    def fitting(self, rows: DataFrame) -> DataFrame:
+        before, layout = self.read(), self._layout
+        changes = changes_of(
+            before.schema,
+            rows.drop(TOMBSTONE).schema,
+            self._evolution,
+            layout.former_names,
+            layout.key_column,
+        )
+        return altered(before, changes)
+
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Replace all rows with these. Raises TableRefused."""
         self.held()
@@ -79,15 +90,7 @@ class ParquetTable:
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Merge newer records into the table. Raises TableRefused."""
-        before = self.read()
-        changes = changes_of(
-            before.schema,
-            rows.drop(TOMBSTONE).schema,
-            self._evolution,
-            self._layout.former_names,
-            self._layout.key_column,
-        )
-        held = altered(before, changes).withColumn(TOMBSTONE, F.lit(False))
+        held = self.fitting(rows).withColumn(TOMBSTONE, F.lit(False))
         both = held.unionByName(rows, allowMissingColumns=True)
         self.replace(newest(both, self._layout.key_column), cut)
 

@@ -10,8 +10,6 @@ from pyspark.sql import DataFrame
 
 from pipeline.offsets.cut import Cut
 
-LARGE_FILE_BYTES = 128 << 20
-"""About the size of a file that Delta and Iceberg make of small ones."""
 IDENTITY = ("_topic", "_partition")
 """The columns that identify a row, together with the key."""
 
@@ -38,6 +36,8 @@ class TableSize:
     files: int
     size: int
     """In bytes."""
+    file_target: int = 1 << 30
+    """The size of the files that a rewrite makes of small ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Upkeep:
         Args:
             files_before: those that the last rewrite of this run has left: partitions may each have one.
         """
-        large = size.size // LARGE_FILE_BYTES
+        large = size.size // size.file_target
         return size.files - (large if files_before is None else files_before) > self.small_files_max
 
 
@@ -66,6 +66,13 @@ class Table(Protocol):
 
     def read(self) -> DataFrame:
         """Returns the current rows."""
+
+    def fitting(self, rows: DataFrame) -> DataFrame:
+        """Returns the current rows with the columns that they will have once the table has taken these.
+
+        Raises:
+            TableRefused: it will not take them.
+        """
 
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Replace all rows with these. Raises TableRefused."""

@@ -51,6 +51,11 @@ def test_the_names_before_are_aliases_and_what_the_user_says(envelope: Envelope)
         "city": ["town", "place"],
         "id": ["number", "nr"],
     }
+    # Without a registry it is also the schema by which values are written.
+    written = {**json.loads(SCHEMAS[envelope])}
+    assert [each["name"] for each in json.loads(schema)["fields"]] == [
+        each["name"] for each in written["fields"]
+    ]
     with pytest.raises(TableRefused, match="--renamed does not fit --value-schema: it has no fie"):
         with_former_names(SCHEMAS[envelope], envelope, {"a": "b"})
 

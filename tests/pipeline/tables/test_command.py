@@ -95,6 +95,7 @@ def test_a_line_that_makes_no_sense_ends_with_its_sentence(
             ["--small-files-max", "9", "--format", "parquet"],
             "--small-files-max needs --format delta or iceberg",
         ),
+        (["--small-files-max", "9", "--retain-hours", "24"], "Delta keeps files for 168 hours"),
     ],
 )
 def test_upkeep_that_a_table_does_not_need_is_refused(arguments: list[str], sentence: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.offsets.cut import TableRefused
+from pipeline.tables.formats.evolution import Evolution
 from pipeline.tables.payload_options import (
     Envelope,
     OnMissingKey,
@@ -20,6 +21,8 @@ from pipeline.tables.payload_options import (
     Payload,
     PayloadFormat,
 )
+from pipeline.tables.registry_options import registry_access
+from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.pipeline.table_kinds import KINDS, MERGED_KINDS, table_at
 from tests.pipeline.table_model import NOTHING, WHEN, Record, frame
 from tests.pipeline.tables.test_debezium import WRITERS, payload_for
@@ -158,6 +161,42 @@ def test_a_history_ends_each_value_at_the_truncation(
 
 def micros(when: datetime | None) -> int | None:
     return None if when is None else when.microsecond
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_whose_key_gets_a_wider_type_are_deleted(
+    session: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    def take_with(key: str, *records: Record) -> None:
+        options = OPTIONS | {"key_format": PayloadFormat.JSON, "key_schema": f"k {key}"}
+        payload = Payload(**options, on_truncate=OnTruncate.APPLY)
+        table = table_at(kind, session, tmp_path / "table", evolution=Evolution.ALL)
+        take(session, table, *records, payload=payload)
+
+    take_with("INT", event('{"k": 1}', 0, 1), event('{"k": 2}', 1, 2))
+    take_with("BIGINT", truncate(2), event('{"k": 5000000000}', 3, 3))
+    found = table_at(kind, session, tmp_path / "table").read().collect()
+    assert [(row["key"]["k"], row["id"]) for row in found] == [(5_000_000_000, 3)]
+
+
+def test_a_record_without_a_key_whose_schema_is_not_known_may_be_one(
+    session: SparkSession,
+) -> None:
+    from pipeline.tables.truncations import truncations_in
+
+    registry = FakeRegistry()
+    with registry.served():
+        payload = payload_for(
+            "avro",
+            registry=registry_access([registry.url], None),
+            on_truncate=OnTruncate.APPLY,
+            on_unparsable=OnUnparsable.KEEP,
+        )
+        records: list[Record] = [("orders", 0, 3, WHEN, None, with_header(77, b"x"))]
+        with pytest.raises(
+            TableRefused, match=r"orders-0, offset 3: .* whether it is a truncation"
+        ):
+            truncations_in(frame(session, records), payload, NOTHING)
 
 
 def test_a_value_from_before_it_is_not_filled_in(session: SparkSession, tmp_path: Path) -> None:

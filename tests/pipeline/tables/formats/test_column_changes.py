@@ -139,6 +139,11 @@ def test_a_former_name_that_is_still_used_is_not_renamed() -> None:
             table(),
             "column _unparsed is string in the table and miss",
         ),
+        (
+            table(x=DateType(), y=DateType()),
+            table(c=DateType()),
+            "columns x and y would get one name",
+        ),
     ],
 )
 @pytest.mark.parametrize("evolution", Evolution)
@@ -146,7 +151,7 @@ def test_some_changes_are_never_made(
     old: StructType, new: StructType, says: str, evolution: Evolution
 ) -> None:
     with pytest.raises(TableRefused, match=rf"the schema does not fit the table: {says}"):
-        changes(old, new, evolution)
+        changes(old, new, evolution, c=["x", "y"])
 
 
 def test_others_need_to_be_allowed() -> None:

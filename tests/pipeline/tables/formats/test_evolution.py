@@ -192,6 +192,43 @@ def test_columns_are_widened_renamed_and_dropped(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", MERGED_KINDS)
+def test_a_column_that_another_run_has_added_meanwhile_is_not_dropped(
+    session: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    from pipeline.tables.job import bring_in
+
+    site = Site(session, tmp_path / "table", kind)
+    site.take("id INT", *FIRST)
+    stale = Payload(value_format=PayloadFormat.JSON, value_schema="id INT")
+    long_lived = site.table(Evolution.ALL)
+    late = [record(0, at, b"c", b'{"id": 3}') for at in range(2, 6)]
+    bring_in(frame(session, late[:1]), long_lived, stale, NOTHING)
+    site.take("id INT, city STRING", late[1], evolution=Evolution.ALL)
+    before = site.state()
+
+    with pytest.raises(TableRefused, match="another run has added column city"):
+        bring_in(frame(session, late[2:]), long_lived, stale, NOTHING)
+    assert site.state() == before
+
+
+def test_a_history_keeps_the_columns_of_its_values(session: SparkSession, tmp_path: Path) -> None:
+    from pipeline.tables.job import bring_in
+
+    def take(schema: str, offset: int) -> None:
+        payload = Payload(value_format=PayloadFormat.JSON, value_schema=schema, history=True)
+        table = table_at(
+            "delta", session, tmp_path / "table", evolution=Evolution.ALL, is_history=True
+        )
+        records = [record(0, offset, b"a", b'{"id": %d}' % offset)]
+        bring_in(frame(session, records), table, payload, NOTHING)
+
+    take("id INT, city STRING", 0)
+    take("id BIGINT, city STRING", 1)
+    with pytest.raises(TableRefused, match="column city is gone, and a history keeps the values"):
+        take("id BIGINT", 2)
+
+
+@pytest.mark.parametrize("kind", MERGED_KINDS)
 def test_a_crash_between_the_columns_and_the_rows_leaves_the_same_table(
     session: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

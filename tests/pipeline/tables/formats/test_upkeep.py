@@ -13,7 +13,7 @@ from tests.pipeline.table_model import content, record, take
 
 pytest.importorskip("pyspark")
 
-from pipeline.tables.formats.table import LARGE_FILE_BYTES, TableSize, Upkeep
+from pipeline.tables.formats.table import TableSize, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,8 +79,8 @@ def test_another_writer_at_the_same_moment_lets_the_files_stay(
     [
         (TableSize(10, 1000), None, False),
         (TableSize(11, 1000), None, True),
-        (TableSize(11, LARGE_FILE_BYTES), None, False),
-        (TableSize(12, LARGE_FILE_BYTES), None, True),
+        (TableSize(11, 5_000, file_target=5_000), None, False),
+        (TableSize(12, 5_000, file_target=5_000), None, True),
         (TableSize(500, 1000), 490, False),
         (TableSize(501, 1000), 490, True),
     ],
