@@ -16,13 +16,22 @@ from pyspark.sql import functions as F
 
 from pipeline.offsets.cut import Cut, Offsets
 from pipeline.source.ranks import rank_of
+from pipeline.tables.formats.table import IDENTITY
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The used columns of the Kafka source."""
 RAW_KEY = "raw_key"
 """The column of a key's bytes, beside what they say."""
+RECORD_KEY = ("topic", "partition", "key")
+"""What a record has in common with the others of its key."""
 RECORDS = "_records"
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
+
+
+def record_key(key_column: str) -> list[Column]:
+    """Returns what identifies a row of a table, under the names that a record has for it."""
+    ours = zip((*IDENTITY, key_column), RECORD_KEY, strict=True)
+    return [F.col(f"`{name}`").alias(as_key) for name, as_key in ours]
 
 
 def latest(records: DataFrame, *, counted: bool = False) -> DataFrame:

@@ -23,14 +23,13 @@ from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.spark.detached import detached
 from pipeline.tables.debezium import TRUNCATES, with_op
 from pipeline.tables.formats.column_names import VALID_TO_OFFSET
-from pipeline.tables.formats.table import IDENTITY
+from pipeline.tables.latest import RECORD_KEY, record_key
 from pipeline.tables.payload import DELETES
 from pipeline.tables.payload_options import OnTruncate, Payload
 from pipeline.tables.wire_columns import NO_SCHEMA
 
 OP = "_op"
 AT = "topic STRING, partition INT, offset BIGINT, micros BIGINT"
-KEYED = ("topic", "partition", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +116,11 @@ def with_truncated_keys(
     """
     if not events:
         return parsed
-    keys = parsed.select(*KEYED)
+    keys = parsed.select(*RECORD_KEY)
     known = keys if table is None else keys.unionByName(keys_held(table, payload.key_column))
     ends = known.distinct().join(F.broadcast(places_of(parsed, events)), ["topic", "partition"])
     tombstones = ends.select(
-        *KEYED,
+        *RECORD_KEY,
         "offset",
         F.timestamp_micros("micros").alias("timestamp"),
         F.lit(True).alias(DELETES),
@@ -129,7 +128,7 @@ def with_truncated_keys(
     joined = parsed.unionByName(tombstones, allowMissingColumns=True)
     if payload.reads_all_of_a_key:
         return joined
-    last = joined.groupBy(*KEYED).agg(F.max_by(F.struct("*"), "offset").alias("last"))
+    last = joined.groupBy(*RECORD_KEY).agg(F.max_by(F.struct("*"), "offset").alias("last"))
     return last.select("last.*")
 
 
@@ -142,5 +141,4 @@ def keys_held(table: DataFrame, key_column: str) -> DataFrame:
     """Returns the keys that have a row in the table, with topic and partition."""
     if VALID_TO_OFFSET in table.columns:
         table = table.where(F.col(VALID_TO_OFFSET).isNull())
-    ours = zip((*IDENTITY, key_column), KEYED, strict=True)
-    return detached(table.select(*(F.col(f"`{name}`").alias(as_key) for name, as_key in ours)))
+    return detached(table.select(*record_key(key_column)))

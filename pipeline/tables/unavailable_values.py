@@ -16,12 +16,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.spark.detached import detached
-from pipeline.tables.formats.table import IDENTITY
 from pipeline.tables.gaps import GAP
+from pipeline.tables.latest import RECORD_KEY, record_key
 from pipeline.tables.payload import DELETES, PARSED, UNSENT, WHY, value_columns
 
 LAST, FOUND, DELETED_AT, REFUSED, HELD = "_last", "_found", "_deleted_at", "_refused", "_held"
-RECORD_KEY = ("topic", "partition", "key")
 
 
 def with_available_values(parsed: DataFrame, table: DataFrame | None, key_column: str) -> DataFrame:
@@ -87,11 +86,9 @@ def with_held_row(folded: DataFrame, table: DataFrame | None, key_column: str) -
     if table is None or not columns:
         return folded.withColumn(HELD, F.lit(None).cast("struct<>"))
     needed = folded.where(F.size(f"{LAST}.{UNSENT}") > 0).select(*RECORD_KEY)
-    ours = [
-        F.col(f"`{name}`").alias(as_key)
-        for name, as_key in zip((*IDENTITY, key_column), RECORD_KEY, strict=True)
-    ]
-    rows = table.select(*ours, F.struct(*(F.col(f"`{name}`") for name in columns)).alias(HELD))
+    rows = table.select(
+        *record_key(key_column), F.struct(*(F.col(f"`{name}`") for name in columns)).alias(HELD)
+    )
     held = detached(rows.join(F.broadcast(needed), list(RECORD_KEY)))
     return folded.join(held, list(RECORD_KEY), "left")
 

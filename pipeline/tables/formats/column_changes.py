@@ -136,7 +136,7 @@ def why_not(
 
 
 def impossible(found: ColumnChanges, has: Columns, key_column: str) -> list[str]:
-    """Returns the columns that cannot become those of the rows, whatever is allowed."""
+    """Returns the columns whose change no policy allows."""
     ours = {*OURS, key_column}
     names = {name.lower() for name in has}
     misfits = {name for name, kind in found.widened.items() if not is_wider(has[name], kind)}

@@ -71,12 +71,6 @@ class DeltaTable(MergedTable):
         if retain_hours is not None:
             self._session.sql(f"VACUUM {self.name} RETAIN {retain_hours} HOURS")
 
-    def _known(self) -> Cut:
-        """Returns the offsets of a table that was read a moment ago."""
-        cut = self.held()
-        assert cut is not None
-        return cut
-
     def _write(self, live: DataFrame, cut: Cut) -> None:
         writer = live.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         with self._committing(live.sparkSession, cut):
@@ -97,7 +91,9 @@ class DeltaTable(MergedTable):
                 f" {REWRITE_HINT}"
             )
         writer = altered(self.read(), changes).write.format("delta").mode("overwrite")
-        with self._committing(self._session, self._known()):
+        cut = self.held()
+        assert cut is not None, "its columns were read a moment ago"
+        with self._committing(self._session, cut):
             writer.option("overwriteSchema", "true").partitionBy(
                 *(changes.renamed.get(name, name) for name in partition_by)
             ).save(self._place)

@@ -96,14 +96,10 @@ class IcebergTable(MergedTable):
     def _call(self, procedure: str, arguments: str) -> None:
         """Run one of the catalog's procedures on this table. Raises TableRefused."""
         catalog, _, table = self._place.partition(".")
-        try:
+        with conflicts_refused(self._place):
             self._session.sql(
                 f"CALL {quoted_name(catalog)}.system.{procedure}(table => {literal(table)}, {arguments})"
             )
-        except Py4JJavaError as error:
-            if CONFLICTS.isdisjoint(classes_of(error)):
-                raise
-            raise written_by_another(self._place) from error
 
     def confirm(self) -> None:
         """Repeat the table's offsets in an extra snapshot if others have committed since.
@@ -162,11 +158,8 @@ class IcebergTable(MergedTable):
     def _committing(self, session: SparkSession, cut: Cut) -> Iterator[None]:
         session.conf.set(COMMIT_OFFSETS, cut.to_json())
         try:
-            yield
-        except Py4JJavaError as error:
-            if CONFLICTS.isdisjoint(classes_of(error)):
-                raise
-            raise written_by_another(self._place) from error
+            with conflicts_refused(self._place):
+                yield
         finally:
             session.conf.unset(COMMIT_OFFSETS)
 
@@ -191,6 +184,17 @@ class IcebergTable(MergedTable):
         except AnalysisException as error:
             raise TableRefused(f"{self._place} is not an Iceberg table") from error
         return [row["offsets"] for row in rows]
+
+
+@contextlib.contextmanager
+def conflicts_refused(place: str) -> Iterator[None]:
+    """Raise TableRefused if another commit comes in before one that is made within this context."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if CONFLICTS.isdisjoint(classes_of(error)):
+            raise
+        raise written_by_another(place) from error
 
 
 def classes_of(error: Py4JJavaError) -> set[str]:

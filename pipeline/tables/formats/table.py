@@ -87,7 +87,7 @@ class Table(Protocol):
         """Rewrite small files as large ones; see `Upkeep`. The table keeps its rows and offsets.
 
         Raises:
-            TableRefused: the format has none, or another program wrote the table at the same moment.
+            TableRefused: another program wrote the table at the same moment.
         """
 
     def confirm(self) -> None:

@@ -52,7 +52,7 @@ def test_the_names_before_are_aliases_and_what_the_user_says(envelope: Envelope)
         "id": ["number", "nr"],
     }
     # Without a registry it is also the schema by which values are written.
-    written = {**json.loads(SCHEMAS[envelope])}
+    written = json.loads(SCHEMAS[envelope])
     assert [each["name"] for each in json.loads(schema)["fields"]] == [
         each["name"] for each in written["fields"]
     ]
