@@ -28,6 +28,7 @@ from pipeline.offsets.cut import Cut
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.session import LOCAL, start_session
 from pipeline.tables.formats.delta_table import DeltaTable
+from pipeline.tables.formats.live_rows import live_rows
 from pipeline.tables.job import bring_in
 from pipeline.tables.json_columns import read_schema, with_json
 from pipeline.tables.payload import rows_of
@@ -72,7 +73,7 @@ def column_figures(session: SparkSession, folder: Path, pairs: int) -> Iterator[
         path = str(folder / name.replace(" ", "-"))
         last_records(session, RECORDS, value).write.parquet(path)
         last = session.read.parquet(path)
-        ours = rows_of(last, payload, None)
+        ours = live_rows(rows_of(last, payload, None))
         theirs = last.select("key", by_hand.alias("row")).select("key", "row.*")
         yield beside(name, ours, theirs, pairs)
         if name == "avro with ids":

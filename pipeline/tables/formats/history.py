@@ -19,6 +19,7 @@ from pipeline.tables.formats.column_changes import ColumnChanges, altered
 from pipeline.tables.formats.column_names import ENDS, TOMBSTONE, VALID_TO, VALID_TO_OFFSET
 from pipeline.tables.formats.delta_table import DeltaTable
 from pipeline.tables.formats.iceberg_table import IcebergTable
+from pipeline.tables.formats.live_rows import live_rows
 from pipeline.tables.formats.merge_clauses import ends_and_values
 from pipeline.tables.formats.merged_table import MergedTable
 from pipeline.tables.formats.table import IDENTITY
@@ -36,8 +37,7 @@ class History(MergedTable):
         """Write the first rows, in one commit. Raises TableRefused: there is a table already."""
         if self.held() is not None:
             raise TableRefused(f"{self._place} is a table already")
-        ended = with_ends(rows, self._layout.key_column)
-        self._write(ended.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+        self._write(live_rows(with_ends(rows, self._layout.key_column)), cut)
 
     def fitting(self, rows: DataFrame) -> DataFrame:
         changed = changes(rows, self._layout.key_column).drop(ENDS)

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_changes import ColumnChanges, altered, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE, VALID_TO_OFFSET
 from pipeline.tables.formats.evolution import Evolution
+from pipeline.tables.formats.live_rows import live_rows
 from pipeline.tables.formats.merge_clauses import newer_records
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout, TableSize
 
@@ -91,7 +91,7 @@ class MergedTable(ABC):
                 f"{self._place} is a history, which the topic may no longer have: write the table of"
                 " last values to another path"
             )
-        self._write(rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE), cut)
+        self._write(live_rows(rows), cut)
 
     def merge(self, rows: DataFrame, cut: Cut) -> None:
         """Update, insert and delete rows by newer records, in one commit. Raises TableRefused."""

@@ -17,6 +17,7 @@ from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.formats.column_changes import altered, changes_of
 from pipeline.tables.formats.column_names import TOMBSTONE
 from pipeline.tables.formats.evolution import Evolution
+from pipeline.tables.formats.live_rows import live_rows
 from pipeline.tables.formats.table import DEFAULT_LAYOUT, IDENTITY, Layout, TableSize
 from pipeline.tables.formats.versioned_folder import VersionedFolder
 
@@ -82,7 +83,7 @@ class ParquetTable:
     def replace(self, rows: DataFrame, cut: Cut) -> None:
         """Replace all rows with these. Raises TableRefused."""
         self.held()
-        live = rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE)
+        live = live_rows(rows)
         writer = live.write.partitionBy(*self._layout.partition_by)
         writer = writer.options(**self._layout.write_options)
         label = json.loads(cut.to_json()) | {"columns": live.schema.jsonValue()}
