@@ -31,8 +31,7 @@ test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing a
 PYSPARK_41 := $(VENV)/pyspark-4.1.1
 iceberg: $(PYSPARK_41)  ## Tests of tables on Spark 4.1, which Iceberg has a runtime for; with KOMPAKT_SOAK=1 the long one, too
 	PYTHONPATH=$(CURDIR)/$(PYSPARK_41) $(PYTEST) -n 0 -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
-	    tests/pipeline/tables/formats tests/pipeline/tables/test_job.py tests/pipeline/tables/test_unavailable_values.py \
-	    tests/pipeline/tables/test_truncations.py \
+	    tests/pipeline/tables/formats tests/pipeline/tables/test_job.py tests/pipeline/tables/events \
 	    $(if $(KOMPAKT_SOAK),tests/pipeline/tables/test_captured_changes.py) $(PYTEST_ARGS)
 
 # Protocol, storage and server without the tests that start processes or two brokers, take seconds each, or run a

@@ -20,6 +20,7 @@ import xxhash
 
 from pipeline.export.columns.key_identity import identity_of
 from pipeline.export.columns.reader import Refused, RowReader, RowsRead
+from pipeline.export.columns.table_records import NoRowKey, rows_of_table
 from pipeline.export.equal_keys import KeyPlaces
 from pipeline.export.last_records import LogPart, last_records
 from pipeline.offsets.cut import TableRefused
@@ -163,6 +164,7 @@ class PartWriter:
         progress(size - done)
 
     def _table(self, part: LogPart, records: pa.RecordBatch, keys: KeyPlaces) -> pa.Table:
+        records = self._of_source_table(part, records)
         try:
             read = self._reader.read(records.column("key"), records.column("value"))
         except TableRefused as error:
@@ -176,6 +178,18 @@ class PartWriter:
         columns += origin(part, records)
         table = pa.Table.from_arrays(columns, schema=self._schema)
         return table if not read.deletes.any() else table.filter(pa.array(~read.deletes))
+
+    def _of_source_table(self, part: LogPart, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the records of the user's `--source-table`; all without it. Raises TableRefused."""
+        table = self._payload.source_table
+        if table is None:
+            return records
+        try:
+            return records.take(
+                rows_of_table(records.column("key"), records.column("value"), table)
+            )
+        except NoRowKey as error:
+            raise TableRefused(f"{_place(part, records, error.row)}: {error}") from error
 
 
 def new_path(folder: Path, name: str) -> Path:
@@ -198,6 +212,7 @@ def meaning_of(payload: Payload, schema: pa.Schema) -> bytes:
         *(payload.envelope, payload.unavailable, payload.confluent_header),
         payload.registry is not None,
         payload.on_unparsable,
+        payload.source_table,
     )
     return repr(said).encode() + bytes(schema.serialize())
 

@@ -32,8 +32,14 @@ from pipeline.source.ranks import versions_by_topic
 from pipeline.spark.persisted import persisted
 from pipeline.tables.avro_fields import refuse_defaults
 from pipeline.tables.dead_letters import DeadLetters
+from pipeline.tables.events.gaps import gaps, with_gaps
+from pipeline.tables.events.truncations import (
+    truncations_in,
+    with_truncated_keys,
+    without_truncations,
+)
+from pipeline.tables.events.unavailable_values import with_available_values
 from pipeline.tables.formats.table import Table, Upkeep
-from pipeline.tables.gaps import gaps, with_gaps
 from pipeline.tables.keys import having_keys
 from pipeline.tables.latest import (
     COLUMNS,
@@ -46,12 +52,6 @@ from pipeline.tables.latest import (
 )
 from pipeline.tables.payload import dead_letters_from, parsed_of, rows_from, rows_of
 from pipeline.tables.payload_options import Payload
-from pipeline.tables.truncations import (
-    truncations_in,
-    with_truncated_keys,
-    without_truncations,
-)
-from pipeline.tables.unavailable_values import with_available_values
 from storage.formats.compaction_strategy import CompactionStrategy, Ranking
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.avro_columns import with_avro
+from pipeline.tables.events.table_records import records_of_table
 from pipeline.tables.json_columns import (
     JSON,
     has_no_other_fields,
@@ -40,7 +41,15 @@ PAYLOAD = "payload"
 
 
 def having_keys(records: DataFrame, payload: Payload) -> DataFrame:
-    """Returns the records that have a key. Others end the job, unless the user lets it skip them."""
+    """Returns the records that have a key, and are of the user's table of the database, if one is named.
+
+    A record without a key ends the job, unless the user lets it skip such records.
+    """
+    found = with_keys(records, payload)
+    return found if payload.source_table is None else records_of_table(found, payload.source_table)
+
+
+def with_keys(records: DataFrame, payload: Payload) -> DataFrame:
     key = F.col("key")
     if payload.on_missing_key is OnMissingKey.SKIP:
         return records.where(key.isNotNull())

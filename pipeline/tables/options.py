@@ -69,8 +69,18 @@ Enveloped = Annotated[
     Envelope,
     typer.Option(
         "--envelope",
-        help="What stands around a row in a value: nothing, or a change event of Debezium, whose `after`"
-        " is the row. With JSON --value-schema is that of the row, with Avro that of the event.",
+        help="What stands around a row in a value: nothing, or a change event of Debezium (its `after`"
+        " is the row) or Maxwell (its `data` is). With JSON --value-schema is that of the row, with Avro"
+        " that of the event.",
+        rich_help_panel=VALUES,
+    ),
+]
+SourceTableName = Annotated[
+    str | None,
+    typer.Option(
+        "--source-table",
+        metavar="DATABASE.TABLE",
+        help="For Maxwell: the table of the database whose rows are read; other tables' are left out.",
         rich_help_panel=VALUES,
     ),
 ]

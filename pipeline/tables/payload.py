@@ -15,16 +15,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.tables.avro_columns import type_of, with_avro
-from pipeline.tables.debezium import (
+from pipeline.tables.events.event_fields import EVENTS
+from pipeline.tables.events.event_rows import (
     EVENT,
     deletes,
     row_left,
-    unavailable_columns,
     why_no_row,
-    why_unavailable,
     with_avro_event,
     with_json_event,
 )
+from pipeline.tables.events.placeholders import unavailable_columns, why_unavailable
 from pipeline.tables.formats.column_names import (
     ENDS,
     ENDS_OF_VALUES,
@@ -131,7 +131,7 @@ def parse(last: DataFrame, payload: Payload, columns: StructType | None) -> Data
     _why       why a value cannot be parsed, as a clause; null if it can be, or is a tombstone
     _unsent    with `--on-unavailable fill`: the columns whose value the database did not send
     """
-    if payload.envelope is Envelope.DEBEZIUM:
+    if payload.envelope is not Envelope.NONE:
         return parse_event(last, payload, columns)
     read = parse_value(last, payload, columns).withColumn(DELETES, F.col("value").isNull())
     is_bad = F.col("value").isNotNull() & F.col(PARSED).isNull()
@@ -163,16 +163,15 @@ def parse_event(last: DataFrame, payload: Payload, columns: StructType | None) -
         events = with_avro_event(last, payload)
     else:
         events = with_json_event(last, payload, json_schema(payload, columns))
-    has_value = F.col("value").isNotNull()
-    why = why_no_row(events)
+    fields, has_value = EVENTS[payload.envelope], F.col("value").isNotNull()
+    why = why_no_row(fields)
     if payload.fills:
-        names = unavailable_columns(events, payload.unavailable)
-        events = events.withColumn(UNSENT, names)
-    else:
+        events = events.withColumn(UNSENT, unavailable_columns(events, payload.unavailable))
+    elif payload.envelope is Envelope.DEBEZIUM:
         why = F.coalesce(why, why_unavailable(events, payload.unavailable))
     read = events.withColumn(WHY, F.when(has_value, why))
-    read = read.withColumn(DELETES, ~has_value | deletes())
-    return read.withColumn(PARSED, F.when(F.col(WHY).isNull(), row_left())).drop(EVENT)
+    read = read.withColumn(DELETES, ~has_value | deletes(fields))
+    return read.withColumn(PARSED, F.when(F.col(WHY).isNull(), row_left(fields))).drop(EVENT)
 
 
 def json_schema(payload: Payload, columns: StructType | None) -> StructType | None:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from pipeline.offsets.cut import TableRefused
+from pipeline.tables.source_table import SourceTable
 from schemas.registry_access import RegistryAccess
 from schemas.schema import SchemaType
 
@@ -58,6 +59,7 @@ class Envelope(enum.StrEnum):
 
     NONE = "none"
     DEBEZIUM = "debezium"
+    MAXWELL = "maxwell"
 
 
 REGISTERED = {
@@ -68,7 +70,13 @@ REGISTERED = {
 """By format: the type that a registry has of its schemas."""
 NEEDS_REGISTRY = frozenset({PayloadFormat.JSON_SCHEMA, PayloadFormat.PROTOBUF})
 HAS_NO_FIELDS = frozenset({PayloadFormat.BYTES, PayloadFormat.STRING})
-ENVELOPED = frozenset({PayloadFormat.AVRO, PayloadFormat.JSON, PayloadFormat.JSON_SCHEMA})
+ENVELOPED = {
+    Envelope.DEBEZIUM: frozenset(
+        {PayloadFormat.AVRO, PayloadFormat.JSON, PayloadFormat.JSON_SCHEMA}
+    ),
+    Envelope.MAXWELL: frozenset({PayloadFormat.JSON}),
+}
+"""By envelope: the formats in which it is written."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default of `unavailable.value.placeholder`."""
 
@@ -147,6 +155,8 @@ class Payload:
     """Whether values begin with the id of their writer's schema."""
     registry: RegistryAccess | None = None
     envelope: Envelope = Envelope.NONE
+    source_table: SourceTable | None = None
+    """Maxwell: the table of the database whose rows are read; a topic may have the rows of several."""
     select: tuple[str, ...] = ()
     """Spark SQL: the columns of the table beside the key; none: those of the value."""
     where: str | None = None
@@ -166,13 +176,16 @@ class Payload:
             raise TableRefused(
                 "keys in protobuf need --key-schema subject:NAME, which says the message"
             )
-        if self.envelope is not Envelope.NONE and value.format not in ENVELOPED:
-            raise TableRefused(f"--envelope {self.envelope} goes with values in Avro or JSON")
+        if self.envelope is not Envelope.NONE and value.format not in ENVELOPED[self.envelope]:
+            known = "Avro or JSON" if self.envelope is Envelope.DEBEZIUM else "JSON"
+            raise TableRefused(f"--envelope {self.envelope} goes with values in {known}")
+        if (self.envelope is Envelope.MAXWELL) != (self.source_table is not None):
+            raise TableRefused("--envelope maxwell and --source-table DATABASE.TABLE go together")
         if self.registry is not None and not (value.has_header or key.has_header):
             raise TableRefused(f"--schema-registry goes with {', '.join(REGISTERED)}")
-        if self.on_truncate is OnTruncate.APPLY and self.envelope is Envelope.NONE:
+        if self.on_truncate is OnTruncate.APPLY and self.envelope is not Envelope.DEBEZIUM:
             raise TableRefused("--on-truncate apply goes with --envelope debezium")
-        if self.fills and self.envelope is Envelope.NONE:
+        if self.fills and self.envelope is not Envelope.DEBEZIUM:
             raise TableRefused("--on-unavailable fill goes with --envelope debezium")
         if self.fills and (self.history or self.select or self.where):
             raise TableRefused(

@@ -17,6 +17,7 @@ from pipeline.tables.payload_options import (
     PayloadFormat,
 )
 from pipeline.tables.registry_options import ReaderSchema, reader_schema, registry_access
+from pipeline.tables.source_table import SourceTable
 
 
 def payload_of(said: Mapping[str, Any]) -> Payload:
@@ -48,6 +49,7 @@ def payload_of(said: Mapping[str, Any]) -> Payload:
         key_message=key.message,
         value_schema=value_schema_of(value.text, said, renamed),
         value_message=value.message,
+        source_table=SourceTable.parse(said["source_table"]) if said["source_table"] else None,
         select=tuple(said.get("select") or ()),
         where=said.get("where"),
         history=said.get("history", False),

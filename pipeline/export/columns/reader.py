@@ -40,7 +40,7 @@ class RowsRead:
     """A row for each record: the key column, null only if the key is refused; then the value columns,
     null where the record deletes its key or its value is refused."""
     deletes: npt.NDArray[np.bool_]
-    """Which records delete their keys: their value is null, or an event of Debezium with op=d."""
+    """Which records delete their keys: their value is null, or an event that deletes the row."""
     refused: tuple[Refused, ...]
     """The keys and values that cannot be read, in the order of the rows, a key before its value. A null
     value is never among them."""
@@ -61,7 +61,7 @@ class RowReader:
         Raises:
             TableRefused: a schema is missing or cannot be used, or two columns would have one name.
         """
-        is_event = payload.envelope is Envelope.DEBEZIUM
+        is_event = payload.envelope is not Envelope.NONE
         self._keys = key_reader(payload.key)
         self._values = (event_values if is_event else plain_values)(payload, table_columns)
         key = pa.field(payload.key_column, self._keys.type)

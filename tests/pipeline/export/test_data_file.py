@@ -16,9 +16,18 @@ from pipeline.export.data_file import PartWriter, row_groups, table_schema
 from pipeline.export.last_records import LogPart, parts_of, whole_range
 from pipeline.offsets.cut import TableRefused
 from pipeline.tables.payload_options import Envelope, OnUnparsable, Payload, PayloadFormat
+from pipeline.tables.source_table import NO_PRIMARY_KEY
 from storage.files.files import FileSystem
 from storage.log.on_disk import LogOnDisk, look_at_log
 from tests.harness.compacted_log import CompactedLog, identity
+from tests.pipeline.maxwell_transcript import (
+    CUSTOMERS,
+    JOURNAL,
+    OBJECT_KEYS,
+    ORDERS,
+    payload_of,
+    transcript,
+)
 
 JSON = Payload(value_format=PayloadFormat.JSON, value_schema="n BIGINT")
 
@@ -57,6 +66,8 @@ def test_it_is_another_name_whatever_changes_a_row() -> None:
         replace(JSON, on_unparsable=OnUnparsable.KEEP),
         replace(JSON, envelope=Envelope.DEBEZIUM),
         replace(JSON, envelope=Envelope.DEBEZIUM, unavailable="?"),
+        replace(JSON, envelope=Envelope.MAXWELL, source_table=ORDERS),
+        replace(JSON, envelope=Envelope.MAXWELL, source_table=CUSTOMERS),
     ]
     names = {name_of(each, part) for each in payloads}
     names.add(name_of(JSON, part.without(np.array([1]))))
@@ -83,6 +94,23 @@ def test_no_file_is_left_of_records_that_delete_or_cannot_be_read(tmp_path: Path
     with pytest.raises(TableRefused, match="orders-0, offset 1: the value is not json"):
         writer_of(JSON).write(log.fs, whole(log.fs, found, count=2), path, lambda count: None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_has_the_rows_of_the_source_table_only(tmp_path: Path) -> None:
+    log = CompactedLog()
+    for *_, key, value in transcript(OBJECT_KEYS):
+        log.append((key, value))
+    found = look_at_log(log.fs, identity())
+    assert found is not None
+    part, path = whole(log.fs, found, count=len(transcript(OBJECT_KEYS))), tmp_path / "file.parquet"
+
+    written = writer_of(payload_of(CUSTOMERS, value_schema="code STRING, name STRING")).write(
+        log.fs, part, path, lambda count: None
+    )
+    assert written.file is not None
+    assert pq.read_table(path).column("name").to_pylist() == ["Ana", "Bo", "Ana Z"]
+    with pytest.raises(TableRefused, match=f"orders-0, offset 10: {NO_PRIMARY_KEY}"):
+        writer_of(payload_of(JOURNAL)).write(log.fs, part, path, lambda count: None)
 
 
 def test_a_record_that_a_sidecar_promises_must_be_there(tmp_path: Path) -> None:

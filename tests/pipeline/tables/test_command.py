@@ -59,6 +59,16 @@ def test_offsets_are_json_for_programs(table: str) -> None:
         (["--schema-id", "7"], "--schema-id goes with values in Avro"),
         (["--key-schema-id", "7"], "--key-schema-id goes with keys in Avro"),
         (["--envelope", "debezium"], "--envelope debezium goes with values in Avro or JSON"),
+        (["--envelope", "maxwell"], "--envelope maxwell goes with values in JSON"),
+        (
+            ["--envelope", "maxwell", "--value-format", "json"],
+            "--envelope maxwell and --source-table DATABASE.TABLE go together",
+        ),
+        (
+            ["--source-table", "a.b"],
+            "--envelope maxwell and --source-table DATABASE.TABLE go together",
+        ),
+        (["--source-table", "a"], "--source-table must be DATABASE.TABLE, not a"),
         (
             ["--dead-letters", "x"],
             "--on-unparsable dead-letter and --dead-letters PATH go together",

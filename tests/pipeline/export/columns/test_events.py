@@ -18,7 +18,7 @@ from pipeline.tables.payload_options import Envelope, Payload, PayloadFormat
 from pipeline.tables.registry_options import registry_access
 from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.pipeline.export.columns.reading import reasons, rows, rows_read
-from tests.pipeline.tables.test_debezium import (
+from tests.pipeline.tables.events.test_event_rows import (
     BROKEN,
     CREATED,
     DELETED,

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from cleaner.rules.text import count_text
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.spark.detached import detached
-from pipeline.tables.debezium import TRUNCATES, with_op
+from pipeline.tables.events.event_rows import TRUNCATES, with_op
 from pipeline.tables.formats.column_names import VALID_TO_OFFSET
 from pipeline.tables.latest import RECORD_KEY, record_key
 from pipeline.tables.payload import DELETES

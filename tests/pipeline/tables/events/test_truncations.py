@@ -25,8 +25,8 @@ from pipeline.tables.registry_options import registry_access
 from tests.harness.fake_registry import FakeRegistry, with_header
 from tests.pipeline.table_kinds import KINDS, MERGED_KINDS, table_at
 from tests.pipeline.table_model import NOTHING, WHEN, Record, frame
-from tests.pipeline.tables.test_debezium import WRITERS, payload_for
-from tests.pipeline.tables.test_debezium import event as event_of
+from tests.pipeline.tables.events.test_event_rows import WRITERS, payload_for
+from tests.pipeline.tables.events.test_event_rows import event as event_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def test_it_deletes_the_rows_of_its_topic_that_are_older(
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_it_is_found_in_each_format_of_events(session: SparkSession, writer: str) -> None:
-    from pipeline.tables.truncations import Truncation, truncations_in
+    from pipeline.tables.events.truncations import Truncation, truncations_in
 
     said = [event_of("c", {"id": 7, "note": "hi"}), event_of("t", None)]
     values = [*map(WRITERS[writer], said), b"no event", None]
@@ -182,7 +182,7 @@ def test_rows_whose_key_gets_a_wider_type_are_deleted(
 def test_a_record_without_a_key_whose_schema_is_not_known_may_be_one(
     session: SparkSession,
 ) -> None:
-    from pipeline.tables.truncations import truncations_in
+    from pipeline.tables.events.truncations import truncations_in
 
     registry = FakeRegistry()
     with registry.served():

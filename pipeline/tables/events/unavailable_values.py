@@ -1,6 +1,6 @@
 """Fills in the values that the database did not send because they had not changed.
 
-In the place of such a value an event has a placeholder (`debezium.py`). It is that of an earlier event
+In the place of such a value an event has a placeholder (`placeholders.py`). It is that of an earlier event
 of the key: of one in the same micro-batch, or of the row that the table has. That is right only if no
 event in between is missing, which may have had another value. Offsets without a record tell: a pass has
 removed them, or they are markers of transactions, which no reader can tell apart. After such a gap a
@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.spark.detached import detached
-from pipeline.tables.gaps import GAP
+from pipeline.tables.events.gaps import GAP
 from pipeline.tables.latest import RECORD_KEY, record_key
 from pipeline.tables.payload import DELETES, PARSED, UNSENT, WHY, value_columns
 
