@@ -29,12 +29,15 @@ SOAKED = {
 """Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
 and for each first use of a part of Delta."""
 assert all((Path(__file__).parent / file).exists() for file in SOAKED)
-INTERPRETED = {
+LITTLE_DATA = {
+    # Compiling takes longer than these rows, and so does a new plan after each stage.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
 }
-"""Spark compiles code for each query, which is a third of the time of tests with little data. The tests
-on Spark 4.1 and the soak run compiled code, as users do."""
+JAVA_FOR_LITTLE_DATA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Tests on Spark take two thirds of the time so. The soak and those on Spark 4.1 run as users do."""
 collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
 if not has_iceberg():
     collect_ignore.append("tables/formats/test_iceberg_table.py")
@@ -57,13 +60,14 @@ def _log_formats() -> None:
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with all our jars, one JVM for all tests; skipped, with a reason, without Java."""
     from pipeline.spark.jars import ALL_PINS, ICEBERG, JarsUnavailable
-    from pipeline.spark.session import start_session
+    from pipeline.spark.session import log_option, start_session
     from pipeline.spark.session_options import SessionOptions
 
     pins = (*ALL_PINS, ICEBERG) if has_iceberg() else ALL_PINS
-    conf: dict[str, str] = {}
-    if not os.environ.get("KOMPAKT_SOAK"):
-        conf = {"spark.driver.memory": "1g"} | ({} if has_iceberg() else INTERPRETED)
+    conf = {} if os.environ.get("KOMPAKT_SOAK") else {"spark.driver.memory": "1g"}
+    if conf and not has_iceberg():
+        java = f"{log_option()} {JAVA_FOR_LITTLE_DATA}"
+        conf |= LITTLE_DATA | {"spark.driver.extraJavaOptions": java}
     if has_iceberg():
         conf |= {
             f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
