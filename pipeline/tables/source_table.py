@@ -56,7 +56,7 @@ class RowKey:
         """Read a key. One that is not Maxwell's names no table."""
         try:
             said = json.loads(key)
-        except ValueError:
+        except (ValueError, RecursionError):
             return cls(None, has_columns=False)
         match said:
             case {"database": str(database), "table": str(name)}:

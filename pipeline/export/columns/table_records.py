@@ -44,7 +44,7 @@ def type_in(value: bytes | None) -> str | None:
     """Returns the `type` of an event; None if it has none, or there is no event."""
     try:
         event = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     found = event.get("type") if isinstance(event, dict) else None
     return found if isinstance(found, str) else None

@@ -60,6 +60,8 @@ def test_a_value_that_is_no_event_of_maxwell_is_refused() -> None:
     assert said == [unknown, no_row, no_event, no_event]
 
 
-@pytest.mark.parametrize("value", [None, b"", b"no json", b"7", b"{}", b'{"type":7}'])
+@pytest.mark.parametrize(
+    "value", [None, b"", b"no json", b"7", b"{}", b'{"type":7}', b"[" * 100_000]
+)
 def test_a_value_without_a_type_has_none(value: bytes | None) -> None:
     assert type_in(value) is None
