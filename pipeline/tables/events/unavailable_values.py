@@ -1,10 +1,10 @@
 """Fills in the values that the database did not send because they had not changed.
 
-In the place of such a value an event has a placeholder (`placeholders.py`). It is that of an earlier event
-of the key: of one in the same micro-batch, or of the row that the table has. That is right only if no
-event in between is missing, which may have had another value. Offsets without a record tell: a pass has
-removed them, or they are markers of transactions, which no reader can tell apart. After such a gap a
-record that needs an earlier value cannot become a row.
+In the place of such a value an event has a placeholder (`placeholders.py`). It is that of an earlier
+event of the key: of one in the same micro-batch, or of the row that the table has. That is right only
+if no event in between is missing, which may have had another value. Offsets without a record tell: a
+pass has removed them, or they are markers of transactions, which no reader can tell apart. After such a
+gap a record that needs an earlier value cannot become a row.
 
     _gap       the offset after the last gap before a record; null if there is none
     _unsent    the names of the columns that have a placeholder
