@@ -42,7 +42,7 @@ def payload(envelope: Envelope, **settings: Any) -> Payload:
     return Payload(envelope=envelope, **{**said, **settings})
 
 
-@pytest.mark.parametrize("envelope", Envelope)
+@pytest.mark.parametrize("envelope", SCHEMAS)
 def test_the_names_before_are_aliases_and_what_the_user_says(envelope: Envelope) -> None:
     assert former_names(payload(envelope)) == {"city": ["town"]}
     renamed = {"place": "city", "number": "id", "nr": "id"}
@@ -66,7 +66,7 @@ def test_columns_that_are_computed_had_no_names_before() -> None:
     assert former_names(json_payload) == {}
 
 
-@pytest.mark.parametrize("envelope", Envelope)
+@pytest.mark.parametrize("envelope", SCHEMAS)
 def test_a_renamed_column_is_not_a_new_one_with_a_default(envelope: Envelope) -> None:
     rows = ["key", "id", "city"]
     refuse_defaults(["key", "id", "town"], rows, payload(envelope))
