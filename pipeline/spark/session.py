@@ -211,8 +211,10 @@ def local_settings() -> dict[str, str]:
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", f"{local_memory_mib()}m"),
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
-        # For the same reason: Delta would read its log in 50 tasks.
+        # For the same reason: Delta would read its log in 50 tasks, and list a table's files in 10,000
+        # before it deletes old ones.
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(SHUFFLE_PARTITIONS),
     }
 
 
