@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.export.columns.table_records import type_in
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.tables.payload_options import PayloadFormat
 from pipeline.tables.source_table import NO_PRIMARY_KEY, RowKey, SourceTable, is_row_of
@@ -65,11 +66,7 @@ def decided(records: list[Record], table: SourceTable) -> dict[int, str]:
     found = {}
     for _, _, offset, _, key, value in records:
         try:
-            event = json.loads(value or b"{}")
-        except ValueError:
-            event = {}
-        try:
-            stays = is_row_of(table, RowKey.read(key or b""), event.get("type"))
+            stays = is_row_of(table, RowKey.read(key or b""), type_in(value))
             found[offset] = "stays" if stays else "goes"
         except TableRefused as error:
             found[offset] = str(error)
